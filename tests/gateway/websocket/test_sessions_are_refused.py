@@ -11,6 +11,7 @@ from headgate.http2 import frames, hpack
 from headgate.http2.frames import PREFACE
 
 PATH = "/v1/realtime?model=m"
+SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 
 async def asked(gateway, data):
@@ -149,6 +150,33 @@ async def test_a_key_that_is_gone_ends_its_sessions(
     clients[1].send(b"\x81\x01a")
     assert await clients[1].reader.readexactly(3) == b"\x81\x01a"
     follows.cancel()
+
+
+@pytest.mark.parametrize("is_required", [True, False])
+async def test_what_changes_while_it_opens_ends_it(
+    start_gateway, start_sockets, opening, eventually, tmp_path, is_required
+):
+    """A key that is revoked, or needed, before the endpoint agrees: nobody keeps a session without one."""
+    shown, key = keys.create("team-a", "")
+    keys_file = tmp_path / "keys.json"
+    keys_file.touch(0o600)
+    keys_file.write_text(json.dumps([{"id": key.id, "tenant": "team-a", "sha256": key.sha256}]))
+    sockets = await start_sockets(b"")
+    needed = {"auth_keys_file": str(keys_file)}
+    gateway = await start_gateway(sockets, settings=needed if is_required else None)
+    client = await gateway.connect()
+    client.send(opening(more=f"authorization: Bearer {shown}\r\n"))
+    await eventually(lambda: sockets.peers and sockets.peers[0].head)
+    if is_required:
+        keys_file.write_text("[]")
+        gateway.shell.services.credentials.look()
+    else:
+        gateway.shell.change(gateway.shell.settings.replace(**needed))
+    sockets.peers[0].transport.write(SWITCHING)
+    assert (await client.head()).status == 101
+    (connection,) = gateway.shell.clients.all
+    connection.sweep(gateway.shell.now())
+    assert (await client.rest())[2:4] == (1008).to_bytes(2, "big")
 
 
 async def test_paths_of_the_setting_may_have_them(start_gateway, sockets, open_session):
