@@ -95,7 +95,8 @@ def test_latencies_are_of_the_last_minute():
     seen.take([requests(c200=10), first_tokens(1000, 0, 0, 0)])
     clock.now += 30
     seen.take([requests(c200=40), first_tokens(1000, 20, 10, 0)])
-    (row,) = seen.models()
+    ((row,), total) = seen.models(10)
+    assert total == 1
     assert (row.model, row.pool, row.requests.per_s) == ("m", "default/p", pytest.approx(1.0))
     median_s, most_s = row.first_token_s
     assert median_s == pytest.approx(0.1 + 0.4 * 15 / 20)
@@ -178,3 +179,16 @@ async def test_a_queue_that_is_off_says_so(http, workers, told):
     flow["default/m"][0]["is_on"] = False
     workers.has(0, flow=flow)
     assert "the queue is off" in await text_of(http, "/dashboard/queues")
+
+
+async def test_the_busiest_of_many_models_are_shown(http, workers):
+    """An engine may list thousands of adapters: the page stays short, and cheap for the supervisor."""
+    samples = [
+        Sample((f"m{number:04}", "default/r", "default/p", "200", "served"), float(number))
+        for number in range(2000)
+    ]
+    workers.counted = [Family(traffic.REQUESTS, "counter", "", REQUEST_LABELS, samples=samples)]
+    told = await text_of(http, "/dashboard/routes")
+    assert "The 100 busiest of 2,000." in told
+    assert "m1999" in told
+    assert "m0001" not in told

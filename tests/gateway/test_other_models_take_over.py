@@ -7,6 +7,7 @@ import pytest
 
 from headgate import api, routing
 from headgate.api.fallbacks import USUAL
+from headgate.requests.queueing.pending_report import PendingReport
 
 SLO, LIMIT = "slo", "limit"
 
@@ -367,3 +368,100 @@ async def test_the_decision_is_told(start_fleet, start_endpoint):
     decision = response.header("x-headgate-decision")
     assert "left=big:no-endpoint" in decision
     assert "target=default/small" in decision
+
+
+# -- what stays in the pool that was left, and what comes with the request
+
+
+def _long():
+    return _big(messages=[{"role": "user", "content": "word " * 1000}])
+
+
+BUSY = {"queue_detector": "concurrency-detector", "queue_max_in_flight": 1}
+
+
+async def test_bodies_for_the_next_model_are_let_go(start_fleet, start_endpoint, eventually):
+    """A request that waited has one at hand, for as long as it may need it: a long stream holds none."""
+    big, small = await start_endpoint(), await start_endpoint()
+    gateway = await start_fleet({"big": [big], "small": [small]}, _model("small"), settings=BUSY)
+    first, second = await gateway.connect(), await gateway.connect()
+    first.post(_big())
+    call = await big.call()
+    second.post(_big(prompt="x" * 100_000))
+    queue = gateway.shell.plane.pools[_ref("big")].queue
+    await eventually(lambda: queue.held)
+    (wait,) = queue.waits()
+    life = wait.place.owner.life
+    assert life.fallen.upcoming is not None
+    answers(call)
+    call = await big.call()
+    call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no")
+    await second.head()
+    assert life.fallen.upcoming is None
+    assert not life.request.body
+    call.write(b"k")
+    await gateway.idle()
+
+
+async def test_the_pool_that_serves_counts_the_work(start_fleet, start_endpoint):
+    """Its autoscaling goes by that, wherever the requests come from."""
+    broken = await start_endpoint(behave=lambda call: call.reset())
+    gateway = await start_fleet(
+        {"big": [broken], "small": [await start_endpoint(behave=answers)]}, _model("small")
+    )
+    await gateway.ask(_long())
+    assert gateway.shell.plane.pools[_ref("small")].traffic.prompt_tokens > 500
+
+
+async def test_the_queue_of_another_pool_is_not_corrected(start_fleet, start_endpoint, eventually):
+    """A request that waited in the pool that it left was never charged in the queue of the one that serves:
+    other workers are told of its use, and of no difference to an estimate."""
+    big, small = await start_endpoint(), await start_endpoint(behave=answers)
+    gateway = await start_fleet({"big": [big], "small": [small]}, _model("small"), after_s=0.1, settings=BUSY)
+    pool = gateway.shell.plane.pools[_ref("small")]
+    pool.queue.tally = PendingReport()
+    first = await gateway.connect()
+    first.post(_big())
+    call = await big.call()
+    assert (await gateway.ask(_long())).header("x-headgate-fallback") == "big;saturated"
+    await eventually(lambda: not pool.traffic.in_flight)
+    (charge,) = pool.queue.tally.charges.take()
+    assert (charge.sent, charge.requests) == (0, 1)
+    assert pool.traffic.prompt_tokens > 500
+    answers(call)
+    await gateway.idle()
+
+
+async def test_each_queue_has_its_own_time(start_fleet, start_endpoint, eventually):
+    """What a request waited before does not count against the time for a pool that starts."""
+    big, small = await start_endpoint(), await start_endpoint()
+    settings = BUSY | {"queue_start_wait_s": 0.1}
+    gateway = await start_fleet(
+        {"big": [big], "small": [small]}, _model("small"), after_s=0.2, settings=settings
+    )
+    calls = []
+    for name, endpoint in (("big", big), ("small", small)):
+        (await gateway.connect()).post({"model": name, "messages": []})
+        calls.append(await endpoint.call())
+    third = await gateway.connect()
+    third.post(_big())
+    await eventually(lambda: gateway.shell.plane.pools[_ref("small")].queue.held)
+    answers(calls[1])
+    answers(await small.call())
+    assert (await third.response()).json["model"] == "small"
+    answers(calls[0])
+    await gateway.idle()
+
+
+async def test_clients_that_give_up_go_nowhere_else(start_fleet, start_endpoint):
+    """The next model would work for nobody."""
+    big, small = await start_endpoint(), await start_endpoint(behave=answers)
+    gateway = await start_fleet({"big": [big], "small": [small]}, _model("small"), settings=BUSY)
+    first = await gateway.connect()
+    first.post(_big())
+    call = await big.call()
+    response = await gateway.ask(_big(), x_request_timeout_ms="100")
+    assert (response.status, response.json["error"]["code"]) == (429, "queue_timeout")
+    assert not small.calls
+    answers(call)
+    await gateway.idle()

@@ -89,14 +89,15 @@ def application(workers: Workers) -> Starlette:
         told = await shared.pages("/debug/routes", routes.ROUTES)
         limits = await shared.pages("/debug/limits", routes.LIMITS)
         traffic.take(workers.families(NAMES))
-        newest = routes.newest(told)
+        newest, (models, models_total) = routes.newest(told), traffic.models(routes.PAGE_ROWS)
         return page(
             request,
             "routes.html",
             "Routes",
             workers.facts(),
             [told, limits],
-            models=traffic.models(),
+            models=models,
+            models_total=models_total,
             has_rates=traffic.has_rates,
             routes=routes.rows(newest, routes.limits(limits), traffic),
             routes_total=newest.routes_total,

@@ -100,12 +100,17 @@ class Traffic:
         """Input and output tokens, since the gateway started."""
         return self._total(TENANT_TOKENS, name, "input"), self._total(TENANT_TOKENS, name, "output")
 
-    def models(self) -> list[Latency]:
-        """Each model in each pool that has had requests."""
+    def models(self, most: int) -> tuple[list[Latency], int]:
+        """Each model in each pool that has had requests, by name; if there are more than `most`, the busiest
+        ones. And how many there are."""
         if not self._samples:
-            return []
-        names = {key[2:4] for key in self._samples[-1].counts if key[:2] == (REQUESTS, "model")}
-        return [self._latency(model, pool) for model, pool in sorted(names)]
+            return [], 0
+        names = sorted({key[2:4] for key in self._samples[-1].counts if key[:2] == (REQUESTS, "model")})
+        if len(names) > most:
+            rows = {name: self._row(REQUESTS, "model", *name) for name in names}
+            busiest = sorted(names, key=lambda name: (-(rows[name].per_s or 0.0), -rows[name].total, name))
+            return [self._latency(*name) for name in busiest[:most]], len(names)
+        return [self._latency(*name) for name in names], len(names)
 
     def _latency(self, model: str, pool: str) -> Latency:
         return Latency(

@@ -100,6 +100,12 @@ class Clients:
         self._turned_away.add(client)
         return True
 
+    def replace(self, client: Client, other: Client) -> None:
+        """Give the place of a connection to what takes it over."""
+        if client in self.all:
+            self.all.discard(client)
+            self.all.add(other)
+
     def left(self, client: Client, counted_as: str) -> None:
         """A connection has ended. A second call does nothing."""
         if client in self.all:

@@ -22,6 +22,7 @@ from headgate.gateway import limits, local, refusals
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.reader import RequestReader
 from headgate.gateway.tls.handshakes import Decrypted
+from headgate.gateway.websocket import opening
 from headgate.gateway.websocket.connection import WebSocketConnection
 from headgate.http2.frames import PREFACE
 from headgate.requests.refusal import Refusal
@@ -248,7 +249,9 @@ class ClientConnection:
     def _take_piece(self, data: bytes, more: bool) -> bool:
         if self._transport is None or self._transport.is_closing():
             return False
+        self._backlog.has_more = more
         refusal = self._reader.feed(data)
+        self._backlog.has_more = False
         if refusal is not None:
             self._reject(refusal)
         return refusal is None
@@ -267,14 +270,15 @@ class ClientConnection:
 
     def _read_on(self) -> bool:
         self._backlog.waits = False
-        data = self._take_unread()
-        if self._transport is None or self._transport.is_closing():
+        data, transport = self._take_unread(), self._transport
+        if transport is None or transport.is_closing():
             return False
         if data:
             self._receive_in_turns(data, self._services.turns.uploads)
         if self._backlog.waits or (self._rejected is None and self._is_full):
             return False
-        self._transport.resume_reading()
+        if not transport.is_closing():  # a WebSocket may have it now
+            transport.resume_reading()
         return not data or len(data) >= turns.LONG_READ_BYTES
 
     def take(self, request: Request) -> Refusal | None:
@@ -294,10 +298,12 @@ class ClientConnection:
             )
         if self._services.shutdown.is_draining:
             return Refusal.unavailable("the gateway is shutting down: connect again", code="shutting_down")
-        self._clients.left(self, self._counted_as)
+        if self._backlog.has_more:
+            return opening.too_early()
+        taken = WebSocketConnection(self._services, self._clients, transport, request, self._counted_as)
+        self._clients.replace(self, taken)
         self._transport = None
         self._reader.close()
-        taken = WebSocketConnection(self._services, self._clients, transport, request, self._counted_as)
         transport.set_protocol(Decrypted(taken) if self._peer.scheme == b"https" else taken)
         taken.start()
         return None

@@ -395,12 +395,13 @@ class RequestReader:
         Java's own client offers h2c with every first request. llhttp stops after such a head, so a fresh
         parser gets the head without the offer, and then the `rest`, which begins with the body.
         """
+        behind = self._heads.data[self._fed_bytes :]  # of data whose head alone was fed
         self._heads.data = b""
         head = self._head
         if self._refusal is None and opening.is_asked(
             self._parser.get_method(), head.version, head.headers, head.target, self._policy
         ):
-            self._open_websocket(rest)
+            self._open_websocket(rest or behind)
             return
         self._ignore_offers(rest)
 

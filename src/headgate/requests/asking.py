@@ -24,8 +24,9 @@ def begin(life: Life, choice: Choice, now: float) -> Attempt:
 
 
 def count_work(life: Life, pool: PoolState, cached_tokens: int) -> None:
-    """Count the work of a request in the traffic of its pool; that of one that was queued is counted."""
-    if life.account.attempts == 1 and life.wait is None:
+    """Count the work of a request in the traffic of its pool; that of one that was queued there is
+    counted."""
+    if life.attempts_here == 1 and (life.wait is None or not life.wait.is_in(pool.queue)):
         scheduled = life.decision.scheduled
         uncached_tokens = scheduled.prompt_tokens - cached_tokens
         if uncached_tokens < 0:

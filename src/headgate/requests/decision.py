@@ -228,7 +228,7 @@ def decide_next(
     content = (before.body or request.body) if body is None else b""
     assert isinstance(content, bytes)
     if not request.body:  # only one of two bodies was kept
-        request.body = content if body is None else bytes(body.whole)
+        request.body = content if body is None else body.whole
     form: forms.Form | None = None
     fields = inspect(content) if body is None else body.fields
     if not isinstance(fields, Fields):
@@ -243,7 +243,9 @@ def decide_next(
     decision.refusal = forbidden(decision, request)
     if decision.refusal is None:
         if next.pool is None:
-            decision.refusal = find_pool(decision, known, request, None)
+            # A rule of the Gateway API opens all paths of its own pool, and not those of other models.
+            refusal = known.paths.refusal(request.path)
+            decision.refusal = refusal or find_pool(decision, known, request, None)
         else:
             decision.refusal = _go_to(decision, known, before, next.pool)
     if decision.refusal is not None:

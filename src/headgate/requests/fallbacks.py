@@ -66,12 +66,14 @@ def of(life: Life) -> routing.Fallback | None:
     return fallen.fallback if fallen.place < len(fallen.fallback.next) else None
 
 
-def reason_of(life: Life, code: str) -> str:
+def reason_of(life: Life, code: str, now: float) -> str:
     """The reason to go on to the next model or pool instead of refusing the request with this code; empty if
-    it is to be refused."""
+    it is to be refused, as one is whose client has given up."""
     fallback = of(life)
     reason = _REASONS.get(code, "")
     if fallback is None or not reason or life.account.status:
+        return ""
+    if life.wait is not None and now >= life.wait.patience_ends_at:
         return ""
     if reason not in fallback.reasons:
         if reason != SATURATED or SLO not in fallback.reasons:

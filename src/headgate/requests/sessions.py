@@ -60,6 +60,10 @@ def decide(known: Surroundings, request: ClientRequest, query: str) -> Decision:
 
 def model_of(query: str) -> str | Refusal:
     """The model named in the query of a target, or why there is none."""
+    if query.count("&") >= MAX_PARAMETERS:  # in what is not looked at, an engine might find another model
+        return Refusal.bad_request(
+            f"the query has more than {MAX_PARAMETERS} parameters: send fewer", code="too_many_parameters"
+        )
     named = [value for name, value in _parameters(query) if name == "model"]
     if len(named) > 1:
         return Refusal.bad_request(
@@ -87,7 +91,7 @@ def with_model(query: str, model: str) -> str:
 
 
 def _parameters(query: str) -> list[tuple[str, str]]:
-    pairs = [pair.partition("=") for pair in query.split("&", MAX_PARAMETERS)]
+    pairs = [pair.partition("=") for pair in query.split("&")]
     return [(urllib.parse.unquote_plus(name), urllib.parse.unquote_plus(value)) for name, _, value in pairs]
 
 

@@ -75,7 +75,7 @@ def _judge_content(life: Life, now: float) -> None:
 def refuse(life: Life, refusal: Refusal, now: float) -> None:
     """Refuse the request, because no endpoint can be tried, or tried again; or send it to its next model or
     pool, if it has one."""
-    if reason := fallbacks.reason_of(life, refusal.code):
+    if reason := fallbacks.reason_of(life, refusal.code, now):
         move_on(life, reason, now)
         return
     if life.fallen is not None:
@@ -170,7 +170,7 @@ def drop_body(life: Life) -> None:
     life.request.body = life.decision.body = b""
     life.decision.change = None
     if life.fallen is not None:
-        life.fallen.body = None
+        life.fallen.body = life.fallen.upcoming = None
 
 
 def end_booking(life: Life, attempt: Attempt, now: float, response_tokens: int | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Wait:
         "is_for_endpoint",
         "kind",
         "over_at",
+        "patience_ends_at",
         "place",
         "told_at",
         "told_bytes",
@@ -46,6 +48,8 @@ class Wait:
         """Its kind in metrics."""
         self.begun_at = begun_at
         """When it was queued."""
+        self.patience_ends_at = math.inf
+        """When its client gives up, as it said."""
         self.over_at: float | None = None
         """When it was sent, dropped, or abandoned; None while it is queued."""
         self.is_for_endpoint = False
@@ -72,6 +76,10 @@ class Wait:
         self.is_for_endpoint = self.is_for_endpoint or before.is_for_endpoint
         self.has_head, self.told_at, self.told_bytes = before.has_head, before.told_at, before.told_bytes
         before.place.owner = None
+
+    def is_in(self, queue: object) -> bool:
+        """Whether it waits, or waited, in this queue: a request may leave a pool for another one."""
+        return self.home is queue
 
     @property
     def is_over(self) -> bool:

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from headgate import api, routing
+from headgate.api.fallbacks import USUAL
 
 COMPLETION = {"choices": [{"text": "x"}], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}
 
@@ -114,6 +115,33 @@ async def test_weights_share_requests_among_pools(front, start_endpoint):
 async def test_a_pool_without_endpoints_gets_503(front):
     await front.route({"backendRefs": [front.pool("llama")]})
     assert (await front.ask("/v1/completions", "POST", b'{"model":"m"}')).status == 503
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/v1/completions", 200), ("/v1/load_lora_adapter", 503), ("/sleep", 503), ("/v1//completions", 503)],
+)
+async def test_other_models_take_over_at_inference_paths(front, start_endpoint, path, status):
+    """The route opens all paths of its own pool, and not those by which engines of other models are
+    managed."""
+    from gateway_objects import route as http_route
+
+    small = await start_endpoint(behave=completed)
+    fallback = routing.Fallback(next=(routing.Next("small"),), reasons=USUAL)
+    reference = front.pool("llama", fallback=fallback)
+    front.pool("small", small)
+    target = routing.Target(api.ObjectRef("InferencePool", "shop", "small"), 1)
+    route = routing.Route(
+        key=api.ObjectRef("InferenceModel", "shop", "small"),
+        name="InferenceModel/shop/small",
+        model="small",
+        adapters=(),
+        rules=(routing.Rule("models", None, (target,)),),
+    )
+    await front.serve(http_route("r", {"backendRefs": [reference]}), models={"small": (route,)})
+    response = await front.ask(path, "POST", b'{"model":"m"}')
+    assert response.status == status
+    assert [call.json["model"] for call in small.calls] == (["small"] if status == 200 else [])
 
 
 async def test_another_endpoint_is_tried(front, start_endpoint):

@@ -11,6 +11,7 @@ from headgate.http2 import frames, hpack
 from headgate.http2.frames import PREFACE
 
 PATH = "/v1/realtime?model=m"
+SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 
 async def asked(gateway, data):
@@ -34,7 +35,8 @@ async def asked(gateway, data):
         ({"path": "/v1/realtime"}, 400, "model_missing"),
         ({"path": "/v1/realtime?model="}, 400, "model_missing"),
         ({"path": "/v1/realtime?model=a&%6dodel=b"}, 400, "invalid_type"),
-        ({"path": "/v1/realtime?" + "a=b&" * 100 + "model=m"}, 400, "model_missing"),
+        ({"path": "/v1/realtime?" + "a=b&" * 100 + "model=m"}, 400, "too_many_parameters"),
+        ({"path": "/v1/realtime?model=m" + "&a=b" * 64 + "&model=other"}, 400, "too_many_parameters"),
         ({"path": "/v1/realtime?model=" + "x" * 1025}, 400, "member_too_long"),
         ({"path": "/v1/realtime?model=%00%ff"}, 404, "model_not_found"),
         ({"path": "/v1/realtime/x?model=m"}, 404, "not_found"),
@@ -47,10 +49,11 @@ async def test_bad_openings(start_gateway, sockets, opening, change, status, cod
     assert not sockets.peers
 
 
-async def test_data_before_the_response(start_gateway, sockets, opening):
-    """Clients must wait for it."""
+@pytest.mark.parametrize("size", [1, 5_000, 100_000])
+async def test_data_before_the_response(start_gateway, sockets, opening, size):
+    """Clients must wait for it. However much comes with the request, none of it is lost without a word."""
     gateway = await start_gateway(sockets)
-    assert await asked(gateway, opening() + b"\x81\x01a") == (400, "websocket_invalid")
+    assert await asked(gateway, opening() + b"\x81" * size) == (400, "websocket_invalid")
     assert not sockets.peers
 
 
@@ -147,6 +150,33 @@ async def test_a_key_that_is_gone_ends_its_sessions(
     clients[1].send(b"\x81\x01a")
     assert await clients[1].reader.readexactly(3) == b"\x81\x01a"
     follows.cancel()
+
+
+@pytest.mark.parametrize("is_required", [True, False])
+async def test_what_changes_while_it_opens_ends_it(
+    start_gateway, start_sockets, opening, eventually, tmp_path, is_required
+):
+    """A key that is revoked, or needed, before the endpoint agrees: nobody keeps a session without one."""
+    shown, key = keys.create("team-a", "")
+    keys_file = tmp_path / "keys.json"
+    keys_file.touch(0o600)
+    keys_file.write_text(json.dumps([{"id": key.id, "tenant": "team-a", "sha256": key.sha256}]))
+    sockets = await start_sockets(b"")
+    needed = {"auth_keys_file": str(keys_file)}
+    gateway = await start_gateway(sockets, settings=needed if is_required else None)
+    client = await gateway.connect()
+    client.send(opening(more=f"authorization: Bearer {shown}\r\n"))
+    await eventually(lambda: sockets.peers and sockets.peers[0].head)
+    if is_required:
+        keys_file.write_text("[]")
+        gateway.shell.services.credentials.look()
+    else:
+        gateway.shell.change(gateway.shell.settings.replace(**needed))
+    sockets.peers[0].transport.write(SWITCHING)
+    assert (await client.head()).status == 101
+    (connection,) = gateway.shell.clients.all
+    connection.sweep(gateway.shell.now())
+    assert (await client.rest())[2:4] == (1008).to_bytes(2, "big")
 
 
 async def test_paths_of_the_setting_may_have_them(start_gateway, sockets, open_session):

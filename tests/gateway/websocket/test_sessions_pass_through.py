@@ -240,3 +240,40 @@ async def test_limits_count_the_tokens_of_all_answers(start_gateway, sockets, op
     await gateway.idle()
     (limit,) = gateway.shell.plane.routes.limits.by_route.values()
     assert [account.used for account in limit.accounts()] == [90]
+
+
+async def test_it_is_read_however_busy_the_loop_was(start_gateway, sockets, open_session):
+    """The request waited for its turn, with reading paused; the session goes on."""
+    gateway = await start_gateway(sockets)
+    loop, uploads = asyncio.get_running_loop(), gateway.shell.services.turns.uploads
+    is_busy = True
+
+    def spend():
+        if is_busy:
+            uploads.spent(1.0)
+            loop.call_soon(spend)
+
+    spend()
+    client = await open_session(gateway)
+    is_busy = False
+    client.send(b"\x81\x01a")
+    async with asyncio.timeout(10):
+        assert await client.reader.readexactly(3) == b"\x81\x01a"
+    client.close()
+    await asyncio.wait_for(sockets.peers[0].lost.wait(), 10)
+
+
+async def test_it_keeps_the_place_of_its_connection(start_gateway, sockets, opening):
+    """Also where there are more connections than a lower limit allows: it is swept, and ends with the
+    gateway."""
+    gateway = await start_gateway(sockets)
+    client, other = await gateway.connect(), await gateway.connect()
+    other.send(b"GET /healthz HTTP/1.1\r\nhost: g\r\n\r\n")
+    await other.response()
+    client.send(b"GET /healthz HTTP/1.1\r\nhost: g\r\n\r\n")
+    await client.response()
+    gateway.shell.change(gateway.shell.settings.replace(clients_max_connections=1))
+    client.send(opening())
+    assert (await client.head()).status == 101
+    assert len(gateway.shell.clients.all) == 2
+    assert any(each.exchange is not None for each in gateway.shell.clients.all)

@@ -49,7 +49,6 @@ class WebSocketConnection(asyncio.Protocol):
 
     def start(self) -> None:
         """Begin, once the transport has this protocol."""
-        self._clients.admit(self, self._counted_as)  # the place that its connection had until now
         if self._session is not None:
             self._session.start(self._request.arrived_at)
 
@@ -149,12 +148,21 @@ class WebSocketConnection(asyncio.Protocol):
 
     def change(self, settings: GatewaySettings) -> None:
         """Settings or credentials have changed: end the session of a client that may no longer have it."""
-        session, gate = self._session, self._services.credentials.gate
-        identity = self._request.parsed.identity
-        if session is None or not session.is_open or identity is None or gate is None:
-            return
-        if not gate.still_allows(identity, session.life.decision.model):
-            session.close(POLICY, "the credentials are no longer valid", self._services.now())
+        session = self._session
+        if session is not None and session.is_open and (why := self._why_over(session)):
+            session.close(POLICY, why, self._services.now())
+
+    def _why_over(self, session: SessionExchange) -> str:
+        """Why the client may no longer have its session; empty if it may."""
+        gate, identity = self._services.credentials.gate, self._request.parsed.identity
+        if gate is None:
+            return ""
+        if identity is None:
+            return "credentials are needed now"
+        if identity.ends_at <= time.time():
+            return "the credentials have expired"
+        is_allowed = gate.still_allows(identity, session.life.decision.model)
+        return "" if is_allowed else "the credentials are no longer valid"
 
     def sweep(self, now: float) -> None:
         """Called about once a second."""
@@ -163,9 +171,9 @@ class WebSocketConnection(asyncio.Protocol):
             if self._transport is not None and now - self._ended_at > LINGER_S:
                 self._transport.abort()
             return
-        identity = self._request.parsed.identity
-        if session.is_open and identity is not None and identity.ends_at <= time.time():
-            session.close(POLICY, "the credentials have expired", now)
+        # Each time: what changed while it was queued or opened ended nothing.
+        if session.is_open and (why := self._why_over(session)):
+            session.close(POLICY, why, now)
         else:
             session.sweep(now)
 

@@ -31,7 +31,7 @@ def refusal(
 ) -> Refusal | None:
     """Why a WebSocket is not opened. `early`: what the client has sent behind its request."""
     if early or any(name in (b"content-length", b"transfer-encoding") for name, _ in headers):
-        return _invalid("nothing may follow the request before its response")
+        return too_early()
     if _values(headers, b"sec-websocket-version") != [_VERSION]:
         return Refusal.bad_request("sec-websocket-version must be 13", code="websocket_invalid", status=426)
     keys = [value for name, value in headers if name == b"sec-websocket-key"]
@@ -68,6 +68,11 @@ def key_in_protocols(headers: list[Header]) -> bytes:
         headers[index] = name, b", ".join(element for element in offered if element not in keys)
     headers[:] = [header for header in headers if header != (_PROTOCOLS, b"")]
     return found
+
+
+def too_early() -> Refusal:
+    """For data that the client has sent behind its request."""
+    return _invalid("nothing may follow the request before its response")
 
 
 def needed(path: str) -> Refusal:

@@ -22,18 +22,20 @@ def waiting(
     size: int,
     settings: FlowSettings,
     now: float,
+    begun_at: float | None = None,
     *,
     is_without_endpoints: bool = False,
 ) -> Waiting:
-    """The place of a request in `flow`, with `work` in tokens and `size` in bytes."""
+    """The place of a request in `flow`, with `work` in tokens and `size` in bytes; `begun_at` is when it was
+    first queued here, if it is queued again."""
     life = owner.life
     arrived_at = life.request.arrived_at
     gives_up_at = arrived_at + hints.patience_s
     if fallbacks.of(life) is not None:
         waits_s = fallbacks.waits_s(life, now, is_without_endpoints=is_without_endpoints)
         gives_up_at = min(gives_up_at, now + waits_s)
-    if life.wait is not None:  # queued again: all of its waits together take no longer than one may
-        gives_up_at = min(gives_up_at, life.wait.begun_at + settings.start_ttl_s)
+    if begun_at is not None:  # all of its waits together take no longer than one may
+        gives_up_at = min(gives_up_at, begun_at + settings.start_ttl_s)
     return Waiting(
         owner,
         flow=flow,

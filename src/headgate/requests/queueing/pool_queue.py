@@ -263,13 +263,15 @@ class PoolQueue:
             self._pool.traffic.asks(uncached_tokens, output_tokens, cached_tokens)
         work = uncached_tokens + output_tokens
         is_empty = self.room.is_empty
+        before = life.wait
+        begun_at = before.begun_at if before is not None and before.is_in(self) else None
         waiting = entering.waiting(
-            owner, hints, flow, work, size, self.settings, now, is_without_endpoints=is_empty
+            owner, hints, flow, work, size, self.settings, now, begun_at, is_without_endpoints=is_empty
         )
         kind = kind_of(decision, waiting)
-        before = life.wait
         wait = life.wait = Wait(self, waiting, kind, now, wants_progress=hints.wants_progress)
         wait.is_for_endpoint = is_empty
+        wait.patience_ends_at = request.arrived_at + hints.patience_s
         if before is not None:
             wait.follow(before)
             self._flow.responded(before.place)
@@ -311,7 +313,8 @@ class PoolQueue:
     def _charge(self, life: Life, now: float) -> None:
         """Charge the usage of a request to its flow."""
         wait, decision = life.wait, life.decision
-        if wait is not None:
+        was_queued = wait is not None and wait.is_in(self)  # and not in a pool that it left
+        if wait is not None and was_queued:
             flow, work, order = wait.place.flow, wait.place.work, wait.place.order
         else:
             flow = self.names.of(self._shell.hints(life, self._flow_header))
@@ -319,7 +322,7 @@ class PoolQueue:
             order = 0
         taken = charging.taken_by(life, work)
         if self.tally is not None:
-            self.tally.served(decision.scheduled.priority, flow, taken, work if wait is not None else None)
+            self.tally.served(decision.scheduled.priority, flow, taken, work if was_queued else None)
         self._flow.served(flow, decision.scheduled.priority, work, taken, now, order=order)
 
     def responded(self, life: Life) -> None:
