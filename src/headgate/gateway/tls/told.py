@@ -43,7 +43,8 @@ def policy_of(told: Tls) -> Policy:
 def problems(told: Tls) -> list[tuple[str, str]]:
     """Why TLS cannot be served as the settings say: path of the setting, and the reason."""
     if not told.is_on:
-        others = [name for name in ("key_files", "client_ca_file", "redirect_port") if getattr(told, name)]
+        needing = ("key_files", "client_ca_file", "redirect_port", "hsts_max_age_s")
+        others = [name for name in needing if getattr(told, name)]
         if told.client_certificates != "off":  # otherwise everybody would be served, without TLS
             others.append("client_certificates")
         return [(f"tls.{name}", "without tls.cert_files or tls.secrets, there is no TLS") for name in others]
