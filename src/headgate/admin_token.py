@@ -13,12 +13,20 @@ FILE_VARIABLE = "HEADGATE_ADMIN_TOKEN_FILE"
 def headers() -> dict[str, str]:
     """For a request; empty if no credential is set. Raises OSError if the file cannot be read."""
     file = os.environ.get(FILE_VARIABLE)
-    token = Path(file).read_text().strip() if file else os.environ.get(VARIABLE, "").strip()
+    return of_file(Path(file)) if file else _headers(os.environ.get(VARIABLE, "").strip())
+
+
+def of_file(file: Path) -> dict[str, str]:
+    """The same with the token in a file. Raises OSError."""
+    return _headers(file.read_text().strip())
+
+
+def _headers(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"} if token else {}
 
 
-def hint(status: int) -> str:
-    """What to do about a response, for messages."""
-    if status not in (401, 403):
-        return ""
-    return f"; set {VARIABLE} to a key made with `headgate key create NAME --admin`, or {FILE_VARIABLE}"
+def hint(status: int, default_url: str) -> str:
+    """What to do about a response other than 200, for messages. `default_url`: of the page, by default."""
+    if status in (401, 403):
+        return f"Set {VARIABLE} to a key made with `headgate key create NAME --admin`, or {FILE_VARIABLE}."
+    return f"Is it the admin port of a gateway? By default that is {default_url}."

@@ -27,7 +27,10 @@ def read(path: Path, most: int) -> bytes:
     """Up to `most` bytes of a file. Raises OSError, also for what is no regular file: opening a pipe would
     wait for its writer, and a device may never end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        return file.read(most)
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from headgate import admin_token
 from headgate.cli import main
 from headgate.dataplane.queueing.queue_shown import QueueShown
 from headgate.flow.queue import BandRow, FlowRow, QueueView, RequestRow
@@ -154,3 +155,14 @@ def test_what_is_no_admin_port(gateway: str) -> None:
     """Whatever else answers there."""
     refused = run("--gateway", f"{gateway}/somewhere")
     assert "returned 404" in refused.output
+    assert "Is it the admin port of a gateway?" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("status", "told"), [(401, "Set HEADGATE_ADMIN_TOKEN to a key"), (404, "Is it the admin")]
+)
+def test_a_hint_fits_its_status(status: int, told: str) -> None:
+    """A port that asks for a credential is the right one."""
+    hint = admin_token.hint(status, "http://localhost:8081")
+    assert hint.startswith(told)
+    assert ("admin port" in hint) == (status == 404)

@@ -1,6 +1,7 @@
 """The pages of pickers, body routers and controllers are open to those with their token, if there is one."""
 
 import inspect
+import os
 from unittest.mock import MagicMock
 
 import pytest
@@ -103,3 +104,13 @@ async def test_without_a_token_in_the_file_nobody_gets_in(file, content):
 async def test_without_a_file_everybody_does():
     """As before."""
     assert await status(guarded(None), "/metrics") == 200
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+async def test_what_is_no_file_is_no_token(tmp_path, make):
+    """A pipe is not waited for, which would stop all pages, and nothing stays open."""
+    make(tmp_path / "token")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        assert await status(guarded(tmp_path / "token"), "/metrics", (b"x-api-key", TOKEN)) == 401
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -3,9 +3,12 @@
 import base64
 import datetime
 import json
+import os
+import signal
 import ssl
 import subprocess
 import sys
+import time
 
 import httpx2
 import pytest
@@ -95,6 +98,64 @@ async def test_plain_requests_are_redirected(start_gateway, tmp_path, monkeypatc
         assert plain.headers["location"].endswith(path)
     head = curl(".headgate/tls/ca.crt", "-I", f"{gateway.url}/v1/models")
     assert "strict-transport-security: max-age=3600" in head
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "variable"),
+    [
+        ("cert_files", "[a.crt]", None),
+        ("key_files", "[a.key]", None),
+        ("secrets", "[default/a]", None),
+        ("cert_files", None, "HEADGATE_TLS_CERT_FILES"),
+    ],
+)
+def test_a_first_try_takes_the_place_of_no_other_certificate(tmp_path, path, value, variable):
+    """Wherever that is set."""
+    config = tmp_path / "gateway.yaml"
+    config.write_text(f"tls: {{{path}: {value}}}\n" if value else "")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "headgate", "gateway", "--state", str(tmp_path), "--tls-self-signed"),
+            *("--config", str(config), "--check-config"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+        env={**os.environ, variable: "a.crt"} if variable else None,
+    )
+    assert done.returncode == 2
+    told = f"but tls.{path} is set, too, by {variable or f'{config}:1'}: give either one or the other"
+    assert told in " ".join(done.stderr.split())
+    assert not (tmp_path / "tls").exists()
+
+
+def test_what_needs_tls_is_refused_without(tmp_path):
+    """It would have no effect, and the operator relies on it."""
+    given = {"tls_hsts_max_age_s": 60, "tls_redirect_port": 80}
+    with pytest.raises(configuration.ConfigurationErrors) as refused:
+        configuration.judge(None, given, {})
+    assert sorted(each.path for each in refused.value.findings) == [
+        "--tls-hsts-max-age-s",
+        "--tls-redirect-port",
+    ]
+
+
+async def test_a_worker_comes_back_once_its_certificate_is_mended(start_gateway, tmp_path, eventually):
+    """Within seconds, and each failure is told with the time of the next try."""
+    issued = certificates.issue("gateway", ["127.0.0.1"], datetime.datetime.now(datetime.UTC))
+    cert, key = tmp_path / "a.crt", tmp_path / "a.key"
+    cert.write_bytes(issued.cert)
+    key.write_bytes(issued.key)
+    gateway = await start_gateway("--tls-cert", str(cert), "--tls-key", str(key))
+    cert.write_text("broken")
+    os.kill(gateway.workers()[0], signal.SIGKILL)
+    await eventually(lambda: gateway.said().count("a worker could not be started") >= 3)
+    assert "worker 0 is started again in 0.5 s, or when settings change" in gateway.said()
+    assert "in 1 s" in gateway.said()
+    cert.write_bytes(issued.cert)
+    began = time.monotonic()
+    await eventually(lambda: gateway.get("/readyz").status_code == 200)
+    assert time.monotonic() - began < 20  # a start on a busy machine, and four seconds
 
 
 async def test_a_certificate_comes_from_a_secret(start_gateway, client, eventually):

@@ -135,6 +135,8 @@ def _judge(claims: Mapping[str, Any], issuer: Issuer, now: float) -> Valid | Den
         return _denied(f"its claim {issuer.claim!r}, which names the tenant, is not a text")
     if len(subject) > _LONGEST_SUBJECT:  # a part of it might be the name of another tenant
         return _denied(f"its claim {issuer.claim!r} has more than {_LONGEST_SUBJECT} characters")
+    if not subject.isprintable():  # it becomes a name in logs and metrics
+        return _denied(f"its claim {issuer.claim!r} has characters that cannot be printed")
     return Valid(subject, ends_at + LEEWAY_S)
 
 

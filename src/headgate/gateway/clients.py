@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from headgate.gateway import limits
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.http2 import Http2Server
+from headgate.gateway.redirecting import Insecure
 from headgate.gateway.services import Services
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.tls.handshakes import Handshakes
@@ -61,6 +62,8 @@ class Clients:
         self._unused: limits.Unused[Client] = limits.Unused()
         self._left = asyncio.Event()
         self.handshakes = Handshakes(services.loop)
+        self.insecure = Insecure(services.loop)
+        """Connections without TLS, where it is needed."""
         self.http2 = Http2Server(services)
         self.certificates: Served | None = None
         """Those of the inference API; None without TLS."""
@@ -136,6 +139,7 @@ class Clients:
 
     def abort(self) -> None:
         self.handshakes.close()
+        self.insecure.close()
         self.http2.abort()
         for client in (*self.all, *self._turned_away):
             client.abort()

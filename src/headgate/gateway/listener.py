@@ -18,7 +18,7 @@ from headgate import loop_turns as turns
 from headgate.dataplane import trust
 from headgate.dataplane.credentials import certificates
 from headgate.dataplane.trust import Peer
-from headgate.gateway import limits, local, refusals
+from headgate.gateway import limits, local, refusals, unreadable
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.reader import RequestReader
 from headgate.gateway.tls.handshakes import Decrypted
@@ -163,21 +163,39 @@ class ClientConnection:
     def data_received(self, data: bytes) -> None:
         uploads = self._services.turns.uploads
         if len(data) > turns.AT_ONCE_BYTES or self._backlog.data or not uploads.has_time:
-            if self._reader.is_amid_request or not self._goes_on_with_http2(data):
-                self._receive_in_turns(data, uploads)
+            self._receive_in_turns(data, uploads)
         elif self._rejected is None:
             began = perf_counter()
             refusal = self._reader.feed(data)
-            if refusal is not None and not self._goes_on_with_http2(data):
-                self._reject(refusal)
+            if refusal is not None:
+                self._rejected_or_http2(refusal, data)
             uploads.spent(perf_counter() - began)
 
-    def _goes_on_with_http2(self, data: bytes) -> bool:
-        """Let HTTP/2 have a connection without TLS that begins with its preface ("prior knowledge")."""
+    def _unless_http2(self, data: bytes) -> bytes:
+        """Let HTTP/2 have the connection if its preface ends in `data`; returns what is left to parse."""
+        left = self._reader.preface_left()
+        if not left or not data.startswith(left):
+            return data
+        refusal = self._reader.feed(left)
+        if refusal is None:
+            return data[len(left) :]
+        if refusal is not unreadable.HTTP2 or not self._goes_on_with_http2(data[len(left) :]):
+            self._reject(refusal)
+        return b""
+
+    def _rejected_or_http2(self, refusal: Refusal, data: bytes) -> None:
+        """Reject `data`, unless the preface of HTTP/2 ends in it: then HTTP/2 has the connection."""
+        if refusal is unreadable.HTTP2:
+            left = self._reader.preface_left(len(data))
+            if data.startswith(left) and self._goes_on_with_http2(data[len(left) :]):
+                return
+        self._reject(refusal)
+
+    def _goes_on_with_http2(self, rest: bytes) -> bool:
+        """Let HTTP/2 have a connection without TLS that begins with its preface ("prior knowledge"), and the
+        `rest` of what has arrived."""
         transport = self._transport
-        if not data.startswith(PREFACE) or self._exchange is not None or self._ahead.requests:
-            return False
-        if self._rejected is not None or self._backlog.data:
+        if self._exchange is not None or self._ahead.requests or self._rejected is not None:
             return False
         if transport is None or transport.get_extra_info("socket") is None or self._peer.scheme == b"https":
             return False
@@ -189,7 +207,8 @@ class ClientConnection:
         def make() -> asyncio.Protocol:
             return cast(asyncio.Protocol, ClientConnection(services, clients))
 
-        clients.http2.take_over(transport, make, data)
+        transport.resume_reading()  # it may have waited for its turn
+        clients.http2.take_over(transport, make, PREFACE + rest)
         return True
 
     def _receive_in_turns(self, data: bytes, uploads: turns.Turns) -> None:
@@ -201,7 +220,7 @@ class ClientConnection:
         elif backlog.data or not uploads.has_time:
             self._leave_unread(data)  # behind earlier unread data, it arrived while reading was being paused
         else:
-            rest = self._rest_of_counted_body(data, uploads)
+            rest = self._unless_http2(self._rest_of_counted_body(data, uploads))
             if rest:
                 rest = self._request_with_body(rest, uploads)
             if rest and (rest := uploads.read(rest, self._take_piece)):
@@ -275,7 +294,7 @@ class ClientConnection:
             return False
         if data:
             self._receive_in_turns(data, self._services.turns.uploads)
-        if self._backlog.waits or (self._rejected is None and self._is_full):
+        if self._transport is None or self._backlog.waits or (self._rejected is None and self._is_full):
             return False
         if not transport.is_closing():  # a WebSocket may have it now
             transport.resume_reading()

@@ -16,6 +16,7 @@ from headgate.gateway.incoming import FRAMING_FACTOR, MAX_FRAMING_BYTES, Incomin
 from headgate.gateway.request import Request
 from headgate.gateway.request_head_cache import RequestHeadCache
 from headgate.gateway.websocket import opening
+from headgate.http2.frames import PREFACE
 from headgate.loop_turns import AT_ONCE_BYTES
 from headgate.requests.refusal import Refusal
 
@@ -203,6 +204,11 @@ class RequestReader:
     def body_bytes(self) -> int:
         """Bytes received of the body being read."""
         return self._body.size
+
+    def preface_left(self, fed: int = 0) -> bytes:
+        """What is missing of the preface of HTTP/2, if all of the head before the last `fed` bytes belongs to
+        it; empty within a body."""
+        return PREFACE[max(self._unused_bytes - fed, 0) :] if self._in_head else b""
 
     @property
     def target(self) -> bytes:

@@ -1,4 +1,4 @@
-"""A port without TLS that redirects every request to HTTPS, and closes."""
+"""Answers requests that came without TLS: redirects them to HTTPS, or says that TLS is needed; and closes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ PATIENCE_S: Final = 5.0
 _HTTPS_PORT: Final = 443
 
 
-class Redirects:
-    """The connections of one port."""
+TLS_NEEDED: Final = Refusal.bad_request(
+    "the request came without TLS, and this port speaks TLS only: use https:// instead of http://",
+    code="tls_required",
+)
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, port: int) -> None:
-        """`port`: of HTTPS."""
+
+class Insecure:
+    """Connections without TLS."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, port: int | None = None) -> None:
+        """`port`: that of HTTPS, to which requests are redirected; None for an error."""
         self.loop = loop
         self._port = port
         self._open: dict[_Connection, None] = {}
@@ -42,6 +48,8 @@ class Redirects:
         found = heads.read(text, heads.Limits(MAX_HEAD_BYTES, 100))
         if isinstance(found, Refusal):
             return refusals.refused(found, b"", keep_alive=False)
+        if self._port is None:
+            return refusals.refused(TLS_NEEDED, b"", keep_alive=False)
         host = found.host
         if not host:
             return refusals.refused(
@@ -61,7 +69,7 @@ class Redirects:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, owner: Redirects) -> None:
+    def __init__(self, owner: Insecure) -> None:
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -20,7 +20,7 @@ from headgate.dataplane.records.recorder import PREFIX, Recorder
 from headgate.gateway import accepting, gauges, limits
 from headgate.gateway.gateway_api import FollowedEntries, Ports
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.redirecting import Redirects
+from headgate.gateway.redirecting import Insecure
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.shell import Shell
 from headgate.gateway.tls.served import Served
@@ -64,7 +64,7 @@ class Service:
         self.shell = Shell(settings, self._recorder, self._loop, phase=phase, accounts=accounts)
         self._servers: dict[int, asyncio.Server] = {}
         self._served = self.shell.clients.certificates = Served(settings.tls) if settings.tls.is_on else None
-        self._redirects = Redirects(self._loop, settings.listen.port)
+        self._redirects = Insecure(self._loop, settings.listen.port)
         self._redirecting: asyncio.Server | None = None
         self.ports = Ports(self.shell.gateways, settings.listen.host)
         gauges.add_gauges(self.registry, self.shell)
@@ -106,9 +106,10 @@ class Service:
         processes that listen on it. uvloop loses none that it has accepted, while asyncio's own loop does.
         """
         tls = self._served.names.context if self._served is not None else None
+        redirects = self._redirects.protocol if self.shell.settings.tls.redirect_port else None
         for descriptor in set(listeners) - self._servers.keys():
             self._servers[descriptor] = await self._loop.create_server(
-                accepting.protocols(self.shell.clients, self._connection, tls),
+                accepting.protocols(self.shell.clients, self._connection, tls, plain=redirects),
                 sock=socket.socket(fileno=os.dup(descriptor)),
                 backlog=serving.BACKLOG,
             )

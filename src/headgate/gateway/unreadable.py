@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from headgate.gateway import refusals
 from headgate.requests.refusal import Refusal
 
 _SHOWN_BYTES = 64
+_PREFACE_WAS_READ: Final = "Pause on PRI/Upgrade"
+"""What llhttp says after the whole preface of HTTP/2, however it was cut."""
+
+HTTP2: Final = Refusal.bad_request(
+    "HTTP/2 can begin only with its connection, and over TLS only if both sides agreed on it (ALPN)",
+    code="invalid_http",
+)
+"""For the preface of HTTP/2, unless the connection goes on with HTTP/2."""
 
 
 def invalid(why: object) -> Refusal:
-    return Refusal.bad_request(f"the request is not valid HTTP: {why}", code="invalid_http")
+    shown = str(why)
+    if shown == _PREFACE_WAS_READ:
+        return HTTP2
+    return Refusal.bad_request(f"the request is not valid HTTP: {shown}", code="invalid_http")
 
 
 def too_large(part: str, limit: int, status: int) -> Refusal:

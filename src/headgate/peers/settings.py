@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from headgate import private_files
+
 MIN_TOKEN_BYTES = 16
 MAX_TOKEN_BYTES = 4096
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -72,8 +74,7 @@ def _token(path: str | None) -> bytes:
     if path is None:
         return b""
     try:
-        with Path(path).open("rb") as file:
-            token = file.read(MAX_TOKEN_BYTES + 1).strip()
+        token = private_files.read(Path(path), MAX_TOKEN_BYTES + 1).strip()
     except OSError as error:
         raise ConfigurationError(
             f"peers.token_file: cannot read {path}: {error.strerror or error}"

@@ -9,18 +9,23 @@ import socket
 import ssl
 from pathlib import Path
 
-from headgate import rpc
+from headgate import private_files, rpc
 from headgate.picker.settings import Listening
 from headgate.serving import certificates
 
 log = logging.getLogger(__name__)
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
+MAX_FILE_BYTES = 1 << 20
 _NAME = "headgate-picker"
 
 
 class CertificateError(Exception):
     """The certificate cannot be used; the message names the file."""
+
+
+def _read(path: Path) -> bytes:
+    return private_files.read(path, MAX_FILE_BYTES)
 
 
 class Certificates:
@@ -45,7 +50,7 @@ class Certificates:
         """Use the files as they are now, if they have changed."""
         folder = Path(self._listening.cert_path)
         try:
-            found = (folder / CERTIFICATE).read_bytes(), (folder / KEY).read_bytes()
+            found = _read(folder / CERTIFICATE), _read(folder / KEY)
         except OSError as error:
             raise CertificateError(f"--cert-path: {error.filename}: {error.strerror}") from error
         if found == self._read:

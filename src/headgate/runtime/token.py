@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from headgate import private_files
 from headgate.runtime.errors import ApiError
 
 MAX_BYTES: Final = 4096
@@ -42,8 +43,7 @@ class TokenFile:
             status = os.stat(self._path)
             version = status.st_ino, status.st_mtime_ns, status.st_size
             if version != self._version:
-                with self._path.open("rb") as file:
-                    token = file.read(MAX_BYTES + 1).strip()
+                token = private_files.read(self._path, MAX_BYTES + 1).strip()
                 self._version, self._token = version, token if len(token) <= MAX_BYTES else b""
         except OSError:
             self._version, self._token = None, b""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from headgate import private_files
 from headgate.serving.server import Application
 
 OPEN = frozenset({"/healthz", "/readyz"})
@@ -62,7 +63,7 @@ def by_token_file(app: Application, file: Path | None) -> Application:
 
     def closed(given: bytes) -> Closed | None:
         try:
-            token = file.read_bytes()[:MAX_TOKEN_BYTES].strip()
+            token = private_files.read(file, MAX_TOKEN_BYTES).strip()
         except OSError:
             token = b""
         if token and hmac.compare_digest(_digest(token), _digest(given)):

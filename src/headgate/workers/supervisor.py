@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable
@@ -17,6 +18,7 @@ from headgate.dataplane.credentials import required
 from headgate.dataplane.credentials.credentials import Credentials
 from headgate.telemetry import sums
 from headgate.workers import messages
+from headgate.workers.backoff import Backoff
 from headgate.workers.configuration import Configuration
 from headgate.workers.counters import Counters
 from headgate.workers.given_objects import GivenObjects
@@ -31,10 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIRST_DELAY_S = 0.5
-LONGEST_DELAY_S = 30.0
-STEADY_S = 60.0
-"""A worker that ends after serving this long is replaced immediately, and so is the first one that ends."""
 PATIENCE_S = 10.0
 """If no worker is ready for this long, one that is not ready accepts connections and reports that."""
 MIND_S = 5.0
@@ -81,6 +79,8 @@ class Supervisor:
         self.counters = Counters()
         self.objects = GivenObjects(objects, past.objects)
         self.is_stopping = False
+        self._settings_changed = asyncio.Event()
+        """Set by the next change of settings."""
         self.serving = asyncio.Event()
         """Set once every slot has had a worker that was ready."""
         self._may_fail = bool(past.workers)
@@ -152,6 +152,8 @@ class Supervisor:
         now = self.configuration.settings
         self.objects.change(now.objects)
         self.credentials.change(now.auth, now.scheduling.content)
+        self._settings_changed.set()
+        self._settings_changed = asyncio.Event()
         settings = messages.written(now)
         for worker in self.workers:
             if not worker.change(settings):
@@ -183,12 +185,13 @@ class Supervisor:
 
     async def _keep(self, slot: Slot) -> None:
         """Start a worker for a slot whenever it has none, or its worker has to be replaced."""
-        delay_s = 0.0
+        backoff = Backoff()
         while True:
             successor = self._start(slot)
             if successor is None or not await self._until_ready(slot, successor):
-                delay_s = min(max(2 * delay_s, FIRST_DELAY_S), LONGEST_DELAY_S)
-                await asyncio.sleep(delay_s)
+                delay_s = backoff.after_failed_start(is_alone=not self.slots.serving)
+                log.info("worker %d is started again in %g s, or when settings change", slot.number, delay_s)
+                await self._pause(delay_s, backoff)
                 continue
             self._replace(slot, successor)
             began = time.monotonic()
@@ -196,15 +199,25 @@ class Supervisor:
             if not successor.process.ended.is_set():
                 log.info("worker %d (%d) was told to end and is replaced", slot.number, successor.pid)
                 continue
-            if time.monotonic() - began >= STEADY_S:
-                delay_s = 0.0
+            delay_s = backoff.after_end(time.monotonic() - began, is_alone=not self.slots.serving)
             log.warning(
-                "worker %d (%d) %s; starting another", slot.number, successor.pid, successor.process.end
+                "worker %d (%d) %s; starting another%s",
+                slot.number,
+                successor.pid,
+                successor.process.end,
+                f" in {delay_s:g} s" if delay_s else "",
             )
             slot.restarts += 1
             self.counters.restarts.labels().value += 1
-            await asyncio.sleep(delay_s)
-            delay_s = min(max(2 * delay_s, FIRST_DELAY_S), LONGEST_DELAY_S)
+            await self._pause(delay_s, backoff)
+
+    async def _pause(self, delay_s: float, backoff: Backoff) -> None:
+        """Wait before a start, but not longer than until settings change."""
+        changed = self._settings_changed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await changed.wait()
+                backoff.forget()
 
     async def _mind(self) -> None:
         """Kill workers that serve but report nothing: the connections of their sockets are waiting."""

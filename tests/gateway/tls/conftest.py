@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import datetime
 import functools
+import socket
 import ssl
 import sys
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "driver"))
 
-from headgate.gateway import accepting
+from headgate.gateway import accepting, redirecting
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.settings.tls import Tls
 from headgate.gateway.tls.served import Served
@@ -110,7 +111,9 @@ async def secure(issuing):
     """Lets a gateway listen with TLS on another port."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(gateway, files: Files | None = None, **told: object) -> Secured:
+        async def start(
+            gateway, files: Files | None = None, *, redirects: bool = False, **told: object
+        ) -> Secured:
             files = files or issuing.issue("localhost", "127.0.0.1")
             if "cert_files" not in told and "secrets" not in told:
                 told |= {"cert_files": (str(files.cert),), "key_files": (str(files.key),)}
@@ -118,9 +121,14 @@ async def secure(issuing):
             gateway.shell.clients.certificates = served
             shell = gateway.shell
             make = functools.partial(ClientConnection, shell.services, shell.clients)
-            server = await asyncio.get_running_loop().create_server(
-                accepting.protocols(shell.clients, make, served.names.context), "127.0.0.1", 0
-            )
+            with socket.create_server(("127.0.0.1", 0)) as sock:
+                insecure = redirecting.Insecure(shell.services.loop, sock.getsockname()[1])
+                plain = insecure.protocol if redirects else None
+                server = await asyncio.get_running_loop().create_server(
+                    accepting.protocols(shell.clients, make, served.names.context, plain=plain),
+                    sock=sock.dup(),
+                )
+            stack.callback(insecure.close)
             stack.callback(server.close)
             return Secured(server.sockets[0].getsockname()[1], served, files)
 

@@ -10,7 +10,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from headgate.gateway import gauges
+from headgate.gateway.settings.tls import Tls
 from headgate.gateway.tls import served
+from headgate.gateway.tls.told import problems
 
 
 async def fingerprint(secured, name: str = "localhost") -> str:
@@ -175,3 +177,14 @@ async def test_versions_and_ciphers_are_modern(gateway, secure, issuing):
     newest = await secure(gateway, min_version="1.3")
     assert (await _s_client(newest, "-tls1_2"))[0] != 0
     assert (await _s_client(newest, "-tls1_3"))[0] == 0
+
+
+@pytest.mark.parametrize("name", ["cert_files", "key_files", "client_ca_file"])
+def test_files_are_read_without_waiting(issuing, tmp_path, name):
+    """A pipe has no end, and perhaps no beginning."""
+    files = issuing.issue("localhost")
+    os.mkfifo(tmp_path / "pipe")
+    told = {"cert_files": (str(files.cert),), "key_files": (str(files.key),), "client_ca_file": str(files.ca)}
+    told |= {name: str(tmp_path / "pipe") if name == "client_ca_file" else (str(tmp_path / "pipe"),)}
+    found = problems(Tls(**told, client_certificates="required"))
+    assert any("pipe" in why and "not a regular file" in why for _, why in found)

@@ -82,6 +82,51 @@ async def test_http2_needs_no_tls(start_gateway, start_endpoint, run_program):
     assert (code, output) == (0, "hello 2 200")
 
 
+@pytest.mark.parametrize("is_busy", [False, pytest.param(True, marks=pytest.mark.counts_calls)])
+@pytest.mark.parametrize("cuts", [(1,), (2,), (3,), (10,), (16,), (18,), (23,), (1, 2, 17), (24,)])
+@pytest.mark.parametrize("size", [0, 6000])
+async def test_the_preface_may_arrive_in_pieces(
+    start_gateway, start_endpoint, cuts, size, is_busy, monkeypatch
+):
+    """TCP may cut it anywhere; what follows may be long, and the gateway busy."""
+    gateway = await start_gateway(await start_endpoint(b"hello"))
+    if is_busy:
+        has_time = iter([False] * 3)
+        monkeypatch.setattr(loop_turns.Turns, "has_time", property(lambda _: next(has_time, True)))
+    body = json.dumps({"model": "m", "prompt": "a" * size}).encode()
+    sent = frames.PREFACE + frames.frame(frames.SETTINGS, 0, b"")
+    head = {b":method": b"POST", b":scheme": b"http", b":path": b"/v1/completions", b":authority": b"g"}
+    sent += frames.header_frames(1, hpack.encode(tuple(head.items())), 0)
+    sent += frames.frame(frames.DATA, 1, body, frames.END_STREAM)
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    begin = 0
+    for end in (*cuts, len(sent)):
+        writer.write(sent[begin:end])
+        await asyncio.sleep(0.01)
+        begin = end
+    async with asyncio.timeout(10):
+        received = b""
+        while not received.endswith((b"hello", b"}")) and (more := await reader.read(65536)):
+            received += more
+    writer.close()
+    await writer.wait_closed()
+    assert received.endswith(b"hello")
+
+
+@pytest.mark.parametrize(
+    "parts", [(b"PRI * HTTP/2.0\r\n\r\n", b"XX\r\n\r\n"), (b"P", b"RX / HTTP/1.1\r\n\r\n")]
+)
+async def test_what_only_begins_like_the_preface_is_refused(start_gateway, start_endpoint, parts):
+    """As any request that is not valid."""
+    gateway = await start_gateway(await start_endpoint(b"hello"))
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    for part in parts:
+        writer.write(part)
+        await asyncio.sleep(0.01)
+    assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+    writer.close()
+
+
 @pytest.mark.parametrize("size", [10, 5000, 60_000])
 @pytest.mark.parametrize(
     "is_busy", [False, pytest.param(True, marks=pytest.mark.counts_calls)], ids=["idle", "busy"]

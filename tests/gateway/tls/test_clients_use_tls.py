@@ -37,17 +37,66 @@ async def test_connections_are_kept(start_gateway, start_endpoint, secure):
     assert output.split() == ["hello1", "hello0"]
 
 
-async def test_plain_http_is_refused(start_gateway, start_endpoint, secure, eventually):
+async def test_plain_http_is_told_that_tls_is_needed(
+    start_gateway, start_endpoint, secure, eventually, run_program
+):
+    """And counted."""
+    endpoint = await start_endpoint(b"hello")
+    gateway = await start_gateway(endpoint)
+    gauges.add_gauges(gateway.registry, gateway.shell)
+    secured = await secure(gateway)
+    url = f"http://localhost:{secured.port}/v1/completions"
+    code, output = await run_program("curl", "-sS", "-w", " %{http_code}", *POST, url)
+    assert code == 0
+    assert "this port speaks TLS only: use https://" in output
+    assert output.endswith(" 400")
+    assert gateway.metric("headgate_gateway_tls_handshakes_total", result="plain_http") == 1
+    assert not endpoint.calls
+    await eventually(lambda: not gateway.shell.clients.handshakes.statistics()["going_on"])
+
+
+async def test_plain_http_is_redirected_if_the_operator_wants_it(
+    start_gateway, start_endpoint, secure, run_program
+):
+    """To the same port, with TLS."""
+    secured = await secure(await start_gateway(await start_endpoint(b"hello")), redirects=True)
+    written = ("-w", "%{http_code} %{redirect_url}")
+    url = f"http://localhost:{secured.port}/v1/models"
+    assert await run_program("curl", "-sS", *written, url) == (
+        0,
+        f"308 https://localhost:{secured.port}/v1/models",
+    )
+
+
+@pytest.mark.parametrize("sent", [b"\x00\x01\x02", b"ssh-2.0\r\n", b""])
+async def test_anything_else_is_disconnected(start_gateway, start_endpoint, secure, eventually, sent):
     """And counted, with other handshakes that fail."""
     gateway = await start_gateway(await start_endpoint(b"hello"))
     gauges.add_gauges(gateway.registry, gateway.shell)
     secured = await secure(gateway)
     reader, writer = await asyncio.open_connection("127.0.0.1", secured.port)
-    writer.write(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")
+    writer.write(sent)
+    if not sent:
+        writer.close()
     with contextlib.suppress(ConnectionError):
         assert not (await reader.read()).startswith(b"HTTP")
     writer.close()
     await eventually(lambda: gateway.metric("headgate_gateway_tls_handshakes_total", result="failed") == 1)
+
+
+async def test_clients_that_begin_nothing_have_ten_seconds(
+    start_gateway, start_endpoint, secure, monkeypatch, eventually
+):
+    """From their connection on."""
+    monkeypatch.setattr(handshakes, "HANDSHAKE_S", 0.1)
+    gateway = await start_gateway(await start_endpoint(b"hello"))
+    gauges.add_gauges(gateway.registry, gateway.shell)
+    secured = await secure(gateway)
+    reader, writer = await asyncio.open_connection("127.0.0.1", secured.port)
+    with contextlib.suppress(ConnectionError):
+        assert not await reader.read()
+    writer.close()
+    await eventually(lambda: gateway.metric("headgate_gateway_tls_handshakes_total", result="timeout") == 1)
 
 
 async def test_clients_that_leave_stop_their_endpoint(start_gateway, endpoint, secure, eventually):

@@ -27,6 +27,28 @@ def test_variables_decide_whether_traces_are_exported(given, endpoint):
     assert (found.endpoint if found is not None else None) == endpoint
 
 
+@pytest.mark.parametrize(
+    ("exporters", "told"),
+    [
+        ("jaeger", "'jaeger': only otlp and none are supported, and no traces are exported: most"),
+        ("zipkin,console", "'zipkin', 'console': only otlp and none are supported, and no traces"),
+        ("otlp,console", "'console': only otlp and none are supported"),
+        ("otlp", ""),
+        ("none", ""),
+        ("", ""),
+    ],
+)
+def test_exporters_that_do_not_exist_are_told(exporters, told):
+    """Instead of exporting nothing in silence."""
+    given = {environment.EXPORTER: exporters, "OTEL_EXPORTER_OTLP_ENDPOINT": URL}
+    found = environment.ignored_exporters("", given)
+    assert found.startswith(told)
+    assert bool(found) == bool(told)
+    assert environment.ignored_exporters("", {**given, "OTEL_SDK_DISABLED": "true"}) == ""
+    warnings = configuration.judge(None, {}, given).findings
+    assert [each.path for each in warnings] == ([environment.EXPORTER] if told else [])
+
+
 @pytest.mark.parametrize("setting", ["http://here:4318", "http://here:4318/", "http://here:4318/v1/traces"])
 def test_the_setting_comes_first(setting):
     """It may be the base URL, or that of traces."""

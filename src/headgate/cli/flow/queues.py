@@ -140,9 +140,8 @@ def _ask(url: str) -> dict[str, QueueShown]:
         ) from error
     if response.status_code != 200:
         raise click.ClickException(
-            f"{base} returned {response.status_code}: {response.text[:500]}"
-            f"{admin_token.hint(response.status_code)}\n"
-            f"Is it the admin port of a gateway? By default that is {machine_state.DEFAULT_GATEWAY}."
+            f"{base} returned {response.status_code}: {response.text[:500]}\n"
+            f"{admin_token.hint(response.status_code, machine_state.DEFAULT_GATEWAY)}"
         )
     try:
         told = msgspec.json.decode(response.content, type=dict[str, msgspec.Raw])

@@ -137,9 +137,11 @@ def _self_signed(config: Path | None, flags: dict[str, Any], state: Path) -> Fil
     from headgate.cli import process
     from headgate.cli.gateway import configuration, self_signed
 
-    for flag in ("tls_cert_files", "tls_key_files", "tls_secrets"):
-        if flag in flags:
-            raise click.UsageError("--tls-self-signed stands for a certificate: give either one or the other")
+    places = configuration.places(config, flags)
+    for path in ("tls.cert_files", "tls.key_files", "tls.secrets"):
+        if path in places:
+            told = f"--tls-self-signed stands for a certificate, but {path} is set, too, by {places[path]}"
+            raise click.UsageError(f"{told}: give either one or the other")
     with process.explained(OSError):
         found = self_signed.files(state)
         flags["tls_cert_files"], flags["tls_key_files"] = [str(found.cert)], [str(found.key)]

@@ -103,17 +103,16 @@ def load_with_origins(
 
 def judge(file: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Loaded:
     """Like `load_with_origins`, but does not log the findings."""
-    reading = _Reading(str(file) if file is not None else "")
-    if file is not None:
-        reading.read_file()
-    reading.read_environment(environment)
-    reading.read_flags(flags)
+    reading = _read(file, flags, environment)
     reading.drop_zero_bytes()
     settings = GatewaySettings().replace(**reading.values_by_key())
     for path, problem in (*conflicts(settings, reading.unclear), *checking.problems(settings.auth)):
         reading.report(path, problem)
     for problem in environment_of_traces.problems(settings.tracing.endpoint, environment):
         reading.report("tracing.endpoint", problem)
+    if told := environment_of_traces.ignored_exporters(settings.tracing.endpoint, environment):
+        name = environment_of_traces.EXPORTER
+        reading.warnings.append(_finding("warning", _Place(ENVIRONMENT, name), told, ""))
     said, around = scheduler.read(settings.scheduling), kthena.read(environment)
     if said.unreadable:
         reading.report(scheduler.SETTING, f"{settings.scheduling.config_file}: {said.unreadable}")
@@ -134,6 +133,23 @@ def judge(file: Path | None, flags: Mapping[str, Any], environment: Mapping[str,
     complete = settings.replace(scheduling_content=said.content, queue_kthena_environment=around.environment)
     origins = {path: str(place) for path, place in reading.places.items()}
     return Loaded(complete, origins, others, reading.lines | said.lines)
+
+
+def places(
+    file: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Where each setting is set, by path, valid or not."""
+    reading = _read(file, flags, environment)
+    return {path: str(place) for path, place in reading.places.items()}
+
+
+def _read(file: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str]) -> _Reading:
+    reading = _Reading(str(file) if file is not None else "")
+    if file is not None:
+        reading.read_file()
+    reading.read_environment(environment)
+    reading.read_flags(flags)
+    return reading
 
 
 class _Place(NamedTuple):

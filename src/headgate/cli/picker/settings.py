@@ -103,6 +103,8 @@ def _tracing(given: Mapping[str, Any]) -> sections.Tracing | None:
         return None
     if problems := environment_of_traces.problems(endpoint, os.environ):
         raise click.ClickException("; ".join(problems))
+    if told := environment_of_traces.ignored_exporters(endpoint, os.environ):
+        logging.getLogger(__name__).warning("%s: %s", environment_of_traces.EXPORTER, told)
     # The proxy decides, which has a trace of its own.
     return sections.Tracing(
         endpoint=endpoint, sample_ratio=given["tracing_sample_ratio"], sampled_from="anyone"

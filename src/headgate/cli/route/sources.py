@@ -13,7 +13,7 @@ import msgspec
 
 from headgate import admin_token, api, cluster, routing
 from headgate.api import gie_v1, gie_v1alpha1
-from headgate.cli import manifests
+from headgate.cli import machine_state, manifests
 from headgate.cli.manifests.loading import ManifestErrors, load
 from headgate.cli.objects import connecting
 from headgate.dataplane.explaining import Explanation
@@ -240,9 +240,8 @@ def from_gateway(url: str, asked: Asked) -> Explanation:
         ) from error
     if response.status_code != 200:
         raise click.ClickException(
-            f"{base} returned {response.status_code}: {response.text[:500]}"
-            f"{admin_token.hint(response.status_code)}\n"
-            "Is it the admin port of a gateway? By default that is http://localhost:8081."
+            f"{base} returned {response.status_code}: {response.text[:500]}\n"
+            f"{admin_token.hint(response.status_code, machine_state.DEFAULT_GATEWAY)}"
         )
     try:
         return msgspec.json.decode(response.content, type=Explanation)

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+LONGEST_NAME = 256
+"""Characters of a name; longer ones, and those with characters that cannot be printed, are left out."""
+
 
 class PeerCertificate:
     """A `headgate.auth.gate.Certificate`."""
@@ -31,4 +34,9 @@ def names_of(content: Mapping[str, Any]) -> tuple[str, ...]:
     hosts = [name for kind, name in alternative if kind == "DNS"]
     parts = [part for parts in content.get("subject", ()) for part in parts]
     common = [value for name, value in parts if name == "commonName"]
-    return tuple(dict.fromkeys(name for name in (*uris, *hosts, *common) if name))
+    return tuple(dict.fromkeys(name for name in (*uris, *hosts, *common) if _may_be_shown(name)))
+
+
+def _may_be_shown(name: str) -> bool:
+    """Whether a name can be one in logs and metrics."""
+    return 0 < len(name) <= LONGEST_NAME and name.isprintable()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headgate import private_files
 from headgate.dataplane.credentials import key_file, key_set, tenant_file
+from headgate.dataplane.credentials.credentials import MAX_TOKEN_BYTES
 from headgate.dataplane.settings.auth import Auth
 
 SHORTEST_TOKEN = 16
@@ -36,7 +38,7 @@ def problems(auth: Auth) -> list[tuple[str, str]]:
         found.append(("auth.jwt_tenant_claim", "the name of a claim is needed, such as sub"))
     if auth.admin_token_file is not None:
         try:
-            token = Path(auth.admin_token_file).read_bytes().strip()
+            token = private_files.read(Path(auth.admin_token_file), MAX_TOKEN_BYTES).strip()
         except OSError as error:
             token, why = b"", f"{auth.admin_token_file}: {error.strerror or error}"
             found.append(("auth.admin_token_file", why))

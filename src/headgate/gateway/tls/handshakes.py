@@ -1,7 +1,8 @@
 """TLS handshakes of clients: bounded in number and time, before a client counts as a connection.
 
-An accepted connection is secured first, and then handed to the protocol that ALPN has chosen. When there are
-too many handshakes, the oldest is given up: a client in earnest is done within milliseconds.
+An accepted connection is secured first, and then handed to the protocol that ALPN has chosen. If its client
+speaks HTTP without TLS, a protocol that says so gets it. When there are too many handshakes, the oldest is
+given up: a client in earnest is done within milliseconds.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Handshakes:
         self.loop = loop
         self.counted = Counter(
             "headgate_gateway_tls_handshakes",
-            "TLS handshakes of clients by result: `done`, `failed`, `timeout`, or `displaced` by newer ones.",
+            "TLS handshakes of clients by result: `done`, `failed`, `timeout`, `displaced` by newer ones, or "
+            "`plain_http` if the client spoke HTTP without TLS.",
             ("result",),
         )
         self._going_on: dict[Accepted, None] = {}
@@ -70,14 +72,24 @@ class Handshakes:
 class Accepted(asyncio.Protocol):
     """A connection that was just accepted."""
 
-    def __init__(self, handshakes: Handshakes, context: ssl.SSLContext, make: Make) -> None:
+    def __init__(
+        self,
+        handshakes: Handshakes,
+        context: ssl.SSLContext,
+        make: Make,
+        plain: Callable[[], asyncio.Protocol],
+    ) -> None:
+        """`plain` makes the protocol of a client that speaks HTTP without TLS."""
         self._handshakes = handshakes
         self._context = context
         self._make = make
+        self._plain = plain
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._hello = b""
-        """What arrived before the handshake began: uvloop reads at once, whatever `connection_made` says."""
+        """What arrived before the handshake began."""
+        self._begun = asyncio.Event()
+        """Set once something arrived, or nothing will."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -86,6 +98,12 @@ class Accepted(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._hello += data
+        self._begun.set()
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._begun.set()
 
     def give_up(self) -> None:
         """End the handshake and the connection."""
@@ -98,9 +116,16 @@ class Accepted(asyncio.Protocol):
         transport, early, result = self._transport, _Early(), "failed"
         assert transport is not None
         loop = self._handshakes.loop
-        transport.pause_reading()
         securing: asyncio.Task[asyncio.Transport | None] | None = None
         try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                await self._begun.wait()
+            if not self._hello:
+                return
+            if _is_http(self._hello):
+                result = "plain_http"
+                _hand_over(transport, self._plain(), self._hello)
+                return
             securing = loop.create_task(
                 loop.start_tls(
                     transport,
@@ -111,16 +136,15 @@ class Accepted(asyncio.Protocol):
                     ssl_shutdown_timeout=GOODBYE_S,
                 )
             )
-            if self._hello:
-                await asyncio.sleep(0)  # it has put its protocol in place, which hears of the transport next
-                loop.call_soon(_pass_on, transport, self._hello)
-                self._hello = b""
+            await asyncio.sleep(0)  # it has put its protocol in place, which hears of the transport next
+            loop.call_soon(_pass_on, transport, self._hello)
+            self._hello = b""
             secured = await securing
             result = "done"
         except asyncio.CancelledError:
             return
         except (OSError, ssl.CertificateError) as error:  # includes ssl.SSLError and TimeoutError
-            if "took longer" in str(error):
+            if isinstance(error, TimeoutError) or "took longer" in str(error):
                 result = "timeout"
             log.debug("a TLS handshake failed: %s", error)
             transport.abort()
@@ -131,6 +155,19 @@ class Accepted(asyncio.Protocol):
             self._task = self._transport = None
         if secured is not None:
             early.hand_over(secured, self._make)
+
+
+def _is_http(data: bytes) -> bool:
+    """Whether a client begins with the method of a request. A handshake begins with the byte 22."""
+    return data[:3].isalpha() and data[:3].isupper()
+
+
+def _hand_over(transport: asyncio.Transport, protocol: asyncio.Protocol, data: bytes) -> None:
+    """Let another protocol have the connection, and what has arrived."""
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)
+    transport.resume_reading()
+    protocol.data_received(data)
 
 
 def _pass_on(transport: asyncio.Transport, data: bytes) -> None:

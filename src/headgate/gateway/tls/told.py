@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 from typing import Final
 
+from headgate import private_files
 from headgate.gateway.settings.tls import Tls
 from headgate.gateway.tls.certificates import CertificateError, Pair, load
 from headgate.gateway.tls.contexts import Policy
@@ -14,16 +16,17 @@ MAX_FILE_BYTES: Final = 1 << 20
 
 def read_files(cert: str, key: str) -> Pair:
     """The pair in two files. Raises CertificateError."""
-    content = []
-    for path in (cert, key):
-        try:
-            with open(path, "rb") as file:
-                content.append(file.read(MAX_FILE_BYTES + 1))
-        except OSError as error:
-            raise CertificateError(f"{path}: {error.strerror}") from error
-        if len(content[-1]) > MAX_FILE_BYTES:
-            raise CertificateError(f"{path}: longer than {MAX_FILE_BYTES} bytes")
-    return Pair(f"{cert} with {key}", *content)
+    return Pair(f"{cert} with {key}", _read(cert), _read(key))
+
+
+def _read(path: str) -> bytes:
+    try:
+        content = private_files.read(Path(path), MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise CertificateError(f"{path}: {error.strerror}") from error
+    if len(content) > MAX_FILE_BYTES:
+        raise CertificateError(f"{path}: longer than {MAX_FILE_BYTES} bytes")
+    return content
 
 
 def policy_of(told: Tls) -> Policy:
@@ -31,9 +34,8 @@ def policy_of(told: Tls) -> Policy:
     authorities = ""
     if told.client_certificates != "off" and told.client_ca_file is not None:
         try:
-            with open(told.client_ca_file, encoding="ascii") as file:
-                authorities = file.read(MAX_FILE_BYTES)
-        except (OSError, UnicodeDecodeError) as error:
+            authorities = _read(told.client_ca_file).decode("ascii")
+        except UnicodeDecodeError as error:
             raise CertificateError(f"{told.client_ca_file}: {error}") from error
     return Policy(told.min_version, told.ciphers, told.http2, authorities, told.client_certificates)
 
@@ -41,7 +43,8 @@ def policy_of(told: Tls) -> Policy:
 def problems(told: Tls) -> list[tuple[str, str]]:
     """Why TLS cannot be served as the settings say: path of the setting, and the reason."""
     if not told.is_on:
-        others = [name for name in ("key_files", "client_ca_file", "redirect_port") if getattr(told, name)]
+        needing = ("key_files", "client_ca_file", "redirect_port", "hsts_max_age_s")
+        others = [name for name in needing if getattr(told, name)]
         if told.client_certificates != "off":  # otherwise everybody would be served, without TLS
             others.append("client_certificates")
         return [(f"tls.{name}", "without tls.cert_files or tls.secrets, there is no TLS") for name in others]

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 DEFAULT_RATIO: Final = 0.01
+EXPORTER: Final = "OTEL_TRACES_EXPORTER"
 PACKAGES: Final = ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
 INSTALL: Final = 'pip install "headgate[otel]"'
 _TRACES_PATH: Final = "/v1/traces"
@@ -55,6 +56,20 @@ def problems(endpoint: str, environment: Mapping[str, str]) -> list[str]:
     return found
 
 
+def ignored_exporters(endpoint: str, environment: Mapping[str, str]) -> str:
+    """What to tell about exporters in the environment that do not exist here; "" if there is nothing."""
+    if _is_disabled(environment):
+        return ""
+    unknown = [name for name in _exporters(environment) if name not in ("otlp", "none")]
+    if not unknown:
+        return ""
+    shown = ", ".join(repr(name[:32]) for name in unknown[:3])
+    told = f"{shown}: only otlp and none are supported"
+    if not _asked_by(endpoint, environment):
+        told += ", and no traces are exported: most collectors accept otlp"
+    return told
+
+
 def resolve(endpoint: str, ratio: float | None, environment: Mapping[str, str]) -> Export | None:
     """How traces are exported; None if they are not. `endpoint` and `ratio` are the settings."""
     if not _asked_by(endpoint, environment):
@@ -83,17 +98,24 @@ def resolve(endpoint: str, ratio: float | None, environment: Mapping[str, str]) 
 
 def _asked_by(endpoint: str, environment: Mapping[str, str]) -> str:
     """What asks for the export of traces; "" if nothing does."""
-    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+    if _is_disabled(environment):
         return ""
     if endpoint:
         return "tracing.endpoint"
-    exporters = environment.get("OTEL_TRACES_EXPORTER", "")
-    names = [each.strip() for each in exporters.split(",") if each.strip()]
+    names = _exporters(environment)
     if "otlp" in names:
-        return "OTEL_TRACES_EXPORTER"
+        return EXPORTER
     if names:  # none, or one that we do not have
         return ""
     return next((name for name in _ENDPOINTS if environment.get(name)), "")
+
+
+def _is_disabled(environment: Mapping[str, str]) -> bool:
+    return environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+
+
+def _exporters(environment: Mapping[str, str]) -> list[str]:
+    return [each.strip() for each in environment.get(EXPORTER, "").split(",") if each.strip()]
 
 
 def _argument(environment: Mapping[str, str], warnings: list[str]) -> float:
