@@ -6,6 +6,7 @@ import pytest
 
 from headgate.dashboard import traffic
 from headgate.dashboard.traffic import Traffic, quantile
+from headgate.dataplane.routes_shown import RuleShown
 from headgate.telemetry.sums import Family, Sample
 
 REQUEST_LABELS = ("model", "route", "pool", "code", "outcome")
@@ -192,3 +193,20 @@ async def test_the_busiest_of_many_models_are_shown(http, workers):
     assert "The 100 busiest of 2,000." in told
     assert "m1999" in told
     assert "m0001" not in told
+
+
+async def test_http_routes_have_their_traffic(http, workers, told):
+    """To Services and to pools together."""
+    rule = RuleShown("rules[0]", False, [("Service/shop/web:80", 1.0)])
+    name = "HTTPRoute/shop/r"
+    workers.has(0, routes=told.routes_page(routes=[told.route(name, model=None, rules=[rule], is_http=True)]))
+    labels = ("route", "service", "code", "outcome")
+    samples = [Sample((name, "shop/web", "200", "served"), 5.0), Sample((name, "none", "404", "x"), 2.0)]
+    to_pools = [Sample(("m", name, "shop/p", "200", "served"), 10.0)]
+    workers.counted = [
+        Family(traffic.SERVICE_REQUESTS, "counter", "", labels, samples=samples),
+        Family(traffic.REQUESTS, "counter", "", REQUEST_LABELS, samples=to_pools),
+    ]
+    page = await text_of(http, "/dashboard/routes")
+    row = f"{name} by host, path and headers rules[0]: Service/shop/web:80 100% -/s - - 17"
+    assert row in page

@@ -18,7 +18,11 @@ PREFIX: Final = "headgate_gateway"
 REQUESTS, TOKENS = f"{PREFIX}_requests", f"{PREFIX}_tokens"
 FIRST_TOKEN, PER_TOKEN = f"{PREFIX}_time_to_first_token_seconds", f"{PREFIX}_time_per_output_token_seconds"
 TENANT_REQUESTS, TENANT_TOKENS = f"{PREFIX}_tenant_requests", f"{PREFIX}_tenant_tokens"
-NAMES: Final = frozenset({REQUESTS, TOKENS, FIRST_TOKEN, PER_TOKEN, TENANT_REQUESTS, TENANT_TOKENS})
+SERVICE_REQUESTS: Final = f"{PREFIX}_service_requests"
+"""Those of HTTPRoutes for which no endpoint of a pool was picked."""
+NAMES: Final = frozenset(
+    {REQUESTS, TOKENS, FIRST_TOKEN, PER_TOKEN, TENANT_REQUESTS, TENANT_TOKENS, SERVICE_REQUESTS}
+)
 
 Key = tuple[str, ...]
 Counts = dict[Key, list[float]]
@@ -163,6 +167,9 @@ def _series(family: Family) -> Iterable[tuple[Key, list[float]]]:
             kind = _kind(code)
             yield (REQUESTS, "route", route, kind), [sample.value]
             yield (REQUESTS, "model", model, pool, kind), [sample.value]
+        elif family.name == SERVICE_REQUESTS:
+            route, _, code, _ = sample.labels
+            yield (REQUESTS, "route", route, _kind(code)), [sample.value]
         elif family.name == TENANT_REQUESTS:
             tenant, code = sample.labels
             yield (TENANT_REQUESTS, tenant, _kind(code)), [sample.value]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from headgate.api import ObjectRef
 from headgate.routing import name_of
+from headgate.routing.gateway_api import InvalidBackend
 
 if TYPE_CHECKING:
     from headgate.api import Tenant
-    from headgate.routing import Route, Snapshot
+    from headgate.routing import Route, Rule, Snapshot
+    from headgate.routing.gateway_api import Backend, EntryRule
 
 MAX_ROUTES: Final = 1000
 MAX_TENANTS: Final = 1000
@@ -34,6 +37,8 @@ class RouteShown(msgspec.Struct, frozen=True, kw_only=True):
     adapters: list[str]
     rules: list[RuleShown]
     takes_unknown: bool
+    is_http: bool = False
+    """Whether it is an HTTPRoute, which matches hosts, paths and headers instead of models."""
 
 
 class TenantShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,13 +75,22 @@ class RoutesPage(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that the API server does not let the gateway read."""
 
 
-def shown(snapshot: Snapshot, tenants: Mapping[str, Tenant], denied: list[str]) -> RoutesPage:
-    """What is in effect, up to the limits above."""
+def shown(
+    snapshot: Snapshot, entry_rules: Iterable[EntryRule], tenants: Mapping[str, Tenant], denied: list[str]
+) -> RoutesPage:
+    """What is in effect, up to the limits above. `entry_rules` are those of HTTPRoutes."""
     routes = {route.name: route for route in snapshot.routes()}
+    http_routes: dict[str, list[EntryRule]] = {}
+    for each in entry_rules:
+        http_routes.setdefault(each.as_route.name, []).append(each)
     problems = snapshot.problems
+    names = [*sorted(routes), *sorted(http_routes)]
     return RoutesPage(
-        routes=[_route(routes[name]) for name in sorted(routes)[:MAX_ROUTES]],
-        routes_total=len(routes),
+        routes=[
+            _route(routes[name]) if name in routes else _http_route(name, http_routes[name])
+            for name in names[:MAX_ROUTES]
+        ],
+        routes_total=len(names),
         tenants=[_tenant(name, tenants[name]) for name in sorted(tenants)[:MAX_TENANTS]],
         tenants_total=len(tenants),
         problems=[
@@ -89,21 +103,35 @@ def shown(snapshot: Snapshot, tenants: Mapping[str, Tenant], denied: list[str]) 
 
 
 def _route(route: Route) -> RouteShown:
-    rules = []
-    for rule in route.rules[:MAX_NAMES]:
-        total = sum(target.weight for target in rule.targets)
-        targets = [
-            (name_of(target.pool), target.weight / total if total else 0.0)
-            for target in rule.targets[:MAX_NAMES]
-        ]
-        rules.append(RuleShown(rule.name, rule.pattern is not None, targets))
     return RouteShown(
         name=route.name,
         model=route.model,
         adapters=list(route.adapters[:MAX_NAMES]),
-        rules=rules,
+        rules=[_rule(rule, [target.pool for target in rule.targets]) for rule in route.rules[:MAX_NAMES]],
         takes_unknown=route.takes_unknown,
     )
+
+
+def _http_route(name: str, rules: list[EntryRule]) -> RouteShown:
+    shown_rules = [_rule(rule.split, rule.backends) for rule in rules[:MAX_NAMES]]
+    return RouteShown(
+        name=name, model=None, adapters=[], rules=shown_rules, takes_unknown=False, is_http=True
+    )
+
+
+def _rule(rule: Rule, backends: Sequence[Backend]) -> RuleShown:
+    total = sum(target.weight for target in rule.targets)
+    targets = [
+        (_backend(backend), target.weight / total if total else 0.0)
+        for target, backend in zip(rule.targets[:MAX_NAMES], backends, strict=False)
+    ]
+    return RuleShown(rule.name, rule.pattern is not None, targets)
+
+
+def _backend(backend: Backend) -> str:
+    if isinstance(backend, InvalidBackend):
+        return f"nowhere ({backend.fault.message[:256]})"
+    return name_of(backend) if isinstance(backend, ObjectRef) else str(backend)
 
 
 def _tenant(name: str, tenant: Tenant) -> TenantShown:

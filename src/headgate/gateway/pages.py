@@ -47,7 +47,8 @@ def admin_page(shell: Shell) -> Starlette:
 
     async def routes(_: Request) -> Response:
         tenants, denied = shell.services.credentials.tenants, [str(each) for each in shell.denied()]
-        shown = routes_shown.shown(shell.plane.snapshot, tenants, denied)
+        rules = shell.gateways.entry_points.rules
+        shown = routes_shown.shown(shell.plane.snapshot, rules, tenants, denied)
         return Response(msgspec.json.encode(shown), media_type="application/json")
 
     async def limits(_: Request) -> Response:
