@@ -15,6 +15,7 @@ import httptools
 from headgate.dataplane import decision_header, fallback_headers, large_reader, retry_after
 from headgate.dataplane.bodies import LONG_BYTES
 from headgate.dataplane.explaining import limits_shown
+from headgate.dataplane.providers import heads
 from headgate.gateway import progress, refusals
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.continuation import Continuation
@@ -234,9 +235,12 @@ class Exchange:
 
     def _ask(self, effect: effects.Ask, now: float) -> None:
         services, pool, load = self._services, effect.pool, effect.load
-        self._outgoing.prepare(
-            services, self.request, effect.body, load.endpoint.prefix, self.life.account.attempts
-        )
+        if pool.pool.is_outside:
+            self._outgoing.prepare_outside(services, self.request, pool.pool, effect.body)
+        else:
+            self._outgoing.prepare(
+                services, self.request, effect.body, load.endpoint.prefix, self.life.account.attempts
+            )
         connections = pool.connections.get(load) or services.connections_to(pool, load)
         connection = None if effect.is_afresh else connections.take()
         if connection is not None:
@@ -322,6 +326,9 @@ class Exchange:
         """Raises HttpParserError for an invalid status (RFC 9110, 15), and like `Response`."""
         if status > _LAST_STATUS:
             raise httptools.HttpParserError(f"{status} is not an HTTP status")
+        pool = self.life.pool
+        if pool is not None and pool.pool.is_outside:
+            headers = heads.kept(headers)
         self._head = status, headers
         rest_s = retry_after.seconds(headers) if status in retry_after.STATUSES else None
         way.head(self.life, status, rest_s, now)

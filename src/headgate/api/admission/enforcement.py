@@ -26,7 +26,8 @@ class EnforcedBy(enum.Enum):
     WEBHOOK = "webhook"
     """`headgate webhook`."""
     MANIFEST = "manifest"
-    """Nothing: an API server fills in defaults first. `headgate apply` and `headgate validate` warn."""
+    """Nothing: an API server fills in defaults first, or the kind is another project's. `headgate apply` and
+    `headgate validate` tell."""
 
 
 class Rule(NamedTuple):
@@ -70,7 +71,7 @@ _ERRORS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
         "InferencePool": ("picker-external", "fallback-invalid"),
         "InferenceModel": ("fallback-invalid",),
     },
-    EnforcedBy.MANIFEST: {"InferenceModel": ("weights-for-some",)},
+    EnforcedBy.MANIFEST: {"InferenceModel": ("weights-for-some",), "HTTPRoute": ("fallback-invalid",)},
 }
 
 _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
@@ -131,7 +132,10 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
             *("annotation-unknown", "actuate-invalid"),
         ),
     },
-    EnforcedBy.MANIFEST: {"InferenceModel": ("weight-unset",)},
+    EnforcedBy.MANIFEST: {
+        "InferenceModel": ("weight-unset",),
+        "HTTPRoute": ("fallback-missing", "fallback-pool-missing", "fallback-no-pool"),
+    },
 }
 
 
