@@ -324,11 +324,18 @@ class Exchange:
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None:
         """Raises HttpParserError for an invalid status (RFC 9110, 15), and like `Response`."""
+        if self.life.fallen is not None:
+            headers = self._kept(headers)
+        self._take_head(status, headers, now)
+
+    def _kept(self, headers: list[Header]) -> list[Header]:
+        """The headers of a response without those of an external provider that the client must not see."""
+        pool = self.life.pool
+        return heads.kept(headers) if pool is not None and pool.pool.is_outside else headers
+
+    def _take_head(self, status: int, headers: list[Header], now: float) -> None:
         if status > _LAST_STATUS:
             raise httptools.HttpParserError(f"{status} is not an HTTP status")
-        pool = self.life.pool
-        if pool is not None and pool.pool.is_outside:
-            headers = heads.kept(headers)
         self._head = status, headers
         rest_s = retry_after.seconds(headers) if status in retry_after.STATUSES else None
         way.head(self.life, status, rest_s, now)

@@ -4,7 +4,9 @@ import datetime
 import ipaddress
 import json
 import ssl
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -14,6 +16,8 @@ from cryptography.x509.oid import NameOID
 
 from headgate import api, routing
 from headgate.api.fallbacks import USUAL
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "routing" / "gateway_api" / "driver"))
 
 KEY = "sk-never-shown-0123456789"
 NOW = datetime.datetime.now(datetime.UTC)

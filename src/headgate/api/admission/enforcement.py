@@ -26,8 +26,7 @@ class EnforcedBy(enum.Enum):
     WEBHOOK = "webhook"
     """`headgate webhook`."""
     MANIFEST = "manifest"
-    """Nothing: an API server fills in defaults first, or the kind is another project's. `headgate apply` and
-    `headgate validate` tell."""
+    """Nothing: an API server fills in defaults first. `headgate apply` and `headgate validate` warn."""
 
 
 class Rule(NamedTuple):
@@ -71,7 +70,7 @@ _ERRORS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
         "InferencePool": ("picker-external", "fallback-invalid"),
         "InferenceModel": ("fallback-invalid",),
     },
-    EnforcedBy.MANIFEST: {"InferenceModel": ("weights-for-some",), "HTTPRoute": ("fallback-invalid",)},
+    EnforcedBy.MANIFEST: {"InferenceModel": ("weights-for-some",)},
 }
 
 _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
@@ -132,10 +131,7 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
             *("annotation-unknown", "actuate-invalid"),
         ),
     },
-    EnforcedBy.MANIFEST: {
-        "InferenceModel": ("weight-unset",),
-        "HTTPRoute": ("fallback-missing", "fallback-pool-missing", "fallback-no-pool"),
-    },
+    EnforcedBy.MANIFEST: {"InferenceModel": ("weight-unset",)},
 }
 
 
