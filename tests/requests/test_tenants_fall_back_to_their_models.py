@@ -15,7 +15,8 @@ from headgate.requests.proxied import Proxied
 
 def _snapshot(*next):
     """ "m" has no endpoint; "a" and "b" have one each."""
-    fallback = routing.Fallback(next=tuple(map(routing.Next, next)), reasons=USUAL)
+    named = tuple(each if isinstance(each, routing.Next) else routing.Next(each) for each in next)
+    fallback = routing.Fallback(next=named, reasons=USUAL)
     models, pools = {}, {}
     for place, name in enumerate(("m", "a", "b")):
         key = api.ObjectRef("ModelServer", "default", name)
@@ -34,8 +35,8 @@ def _snapshot(*next):
     return routing.Snapshot(models=models, pools=pools)
 
 
-def _ask(models, *next):
-    plane = Plane()
+def _ask(models, *next, plane=None):
+    plane = plane or Plane()
     plane.plane.use(_snapshot(*next), plane.now)
     asked = Asked({"model": "m", "prompt": "hello"}, now=plane.now)
     asked.tenant = Grant("team", Tenant(metadata=api.ObjectMeta(name="team"), spec=TenantSpec(models=models)))
@@ -75,3 +76,14 @@ def test_models_that_name_each_other():
     """Only the list of the client's model counts, so there is no circle."""
     shell = _ask([], "m", "a")
     assert json.loads(shell.asked.body)["model"] == "a"
+
+
+def test_a_provider_that_the_tenant_may_not_use():
+    """Models of external providers are allowed by their name, as any other."""
+    named = routing.Provider(name="cloud", shape="openai", host="h", models=("mini",), timeout_s=1.0)
+    outside = routing.Next("", None, "cloud")
+    for models, served in ((["m", "cloud/*"], "mini"), (["m", "b"], "b"), ([], "mini")):
+        plane = Plane()
+        plane.plane.use_providers([named], {}, plane.now)
+        shell = _ask(models, outside, routing.Next("b"), plane=plane)
+        assert json.loads(shell.asked.body)["model"] == served

@@ -1,10 +1,10 @@
-"""The models or pools that take over the requests of a route or pool, as annotations say it."""
+"""The models, pools or providers that take over the requests of a route or pool, as annotations say it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,22 +26,32 @@ USUAL: Final = frozenset({NO_ENDPOINT, SATURATED, ERROR})
 """The reasons without the annotation for them."""
 USUAL_AFTER_S: Final = 5.0
 MAX_NEXT: Final = 8
-"""Next models or pools; a request is sent to at most one pool more."""
+"""Next models, pools and providers; a request is sent to at most one pool more."""
 MAX_NAME_CHARACTERS: Final = 256
 MAX_SECONDS: Final = 3600.0
 
-_POOL = "pool="
+_POOL, _PROVIDER = "pool=", "provider="
 _SECONDS = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(ms|s|m)")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _STATUS = re.compile(r"[45][0-9]{2}")
 _POOL_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_PROVIDER_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class Named(NamedTuple):
+    """One entry: a model, a pool, or an external provider, perhaps with one of its models."""
+
+    model: str = ""
+    pool: str = ""
+    """In the namespace of the object."""
+    provider: str = ""
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
     """The annotations of one object."""
 
-    next: tuple[tuple[str, str], ...]
-    """In order: a model and "", or "" and the name of a pool in the object's namespace."""
+    next: tuple[Named, ...]
+    """In order."""
     reasons: frozenset[str]
     statuses: frozenset[int]
     """Statuses that count as a reason besides those of `error`."""
@@ -71,25 +81,40 @@ def parse(annotations: Mapping[str, str]) -> Written | None:
     )
 
 
-def _next(given: str) -> tuple[tuple[str, str], ...]:
+def _next(given: str) -> tuple[Named, ...]:
     entries = [entry.strip() for entry in given.split(",")]
     if len(entries) > MAX_NEXT:
         raise InvalidAnnotationError(FALLBACK, f"names {len(entries)}, and at most {MAX_NEXT} are allowed")
     found = []
     for entry in entries:
-        pool = entry.removeprefix(_POOL) if entry.startswith(_POOL) else ""
-        if not entry or len(entry) > MAX_NAME_CHARACTERS or (entry.startswith(_POOL) and not _is_name(pool)):
-            told = f"{entry[:64]!r} is not the name of a model, nor pool=NAME; separate them by commas"
+        named = _named(entry) if len(entry) <= MAX_NAME_CHARACTERS else None
+        if named is None:
+            told = (
+                f"{entry[:64]!r} is not the name of a model, nor pool=NAME, nor provider=NAME or "
+                "provider=NAME/MODEL; separate them by commas"
+            )
             raise InvalidAnnotationError(FALLBACK, told)
-        found.append(("", pool) if pool else (entry, ""))
+        found.append(named)
     if len(set(found)) < len(found):
         twice = next(entry for entry in entries if entries.count(entry) > 1)
         raise InvalidAnnotationError(FALLBACK, f"names {twice[:64]!r} twice: name each once")
     return tuple(found)
 
 
-def _is_name(text: str) -> bool:
-    return _POOL_NAME.fullmatch(text) is not None
+def _named(entry: str) -> Named | None:
+    if entry.startswith(_POOL):
+        pool = entry.removeprefix(_POOL)
+        return Named(pool=pool) if _POOL_NAME.fullmatch(pool) else None
+    if entry.startswith(_PROVIDER):
+        name, slash, model = entry.removeprefix(_PROVIDER).partition("/")
+        is_whole = is_provider_name(name) and bool(model) == bool(slash)
+        return Named(model=model, provider=name) if is_whole else None
+    return Named(model=entry) if entry else None
+
+
+def is_provider_name(text: str) -> bool:
+    """Whether an external provider may have this name."""
+    return _PROVIDER_NAME.fullmatch(text) is not None
 
 
 def _reasons(given: str | None, *, with_slo: bool) -> tuple[frozenset[str], frozenset[int]]:

@@ -116,8 +116,9 @@ WEIGHTS = "headgate.dev/weights"
 api.weights."""
 
 FALLBACK = "headgate.dev/fallback"
-"""On a ModelRoute, InferenceModel or InferencePool: the models that take over its requests, in order,
-separated by commas; `pool=NAME` is a pool of the same kind and namespace that has the same model."""
+"""On a ModelRoute, InferenceModel, InferencePool or HTTPRoute: the models that take over its requests, in
+order, separated by commas; `pool=NAME` is a pool of the same kind and namespace that has the same model, and
+`provider=NAME/MODEL` an external provider that the gateway's settings allow."""
 
 FALLBACK_ON = "headgate.dev/fallback-on"
 """With it: for which reasons, as in api.fallbacks, or for which statuses; separated by commas."""

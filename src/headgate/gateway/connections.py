@@ -14,6 +14,7 @@ from headgate import lookup, routing
 from headgate.dataplane import tls
 from headgate.dataplane.connector import speaking_http2
 from headgate.dataplane.http2.errors import Http2Error
+from headgate.dataplane.providers import Providers
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.loop_turns import LoopTurns, Turns
@@ -22,6 +23,7 @@ from headgate.routing import Endpoint
 if TYPE_CHECKING:
     from headgate.dataplane.http2.translator import Translator
 
+NO_PROVIDERS = GatewaySettings().providers
 _OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -161,11 +163,15 @@ class EndpointConnections:
 class Connections:
     """The connections to all endpoints, shared by all pools and snapshots that verify an endpoint alike."""
 
-    def __init__(self, settings: GatewaySettings, turns: LoopTurns) -> None:
+    def __init__(
+        self, settings: GatewaySettings, turns: LoopTurns, providers: Providers | None = None
+    ) -> None:
         self._settings = settings
         self._turns = turns
         self._of: dict[Reached, EndpointConnections] = {}
         self._contexts = tls.Contexts()
+        self.providers = providers or Providers(NO_PROVIDERS)
+        """External providers, which need a key of each request."""
 
     def to(self, reached: Reached) -> EndpointConnections:
         """The connections to an endpoint. Raises SSLError if its CA certificates are invalid."""

@@ -15,6 +15,7 @@ import httptools
 from headgate.dataplane import decision_header, fallback_headers, large_reader, retry_after
 from headgate.dataplane.bodies import LONG_BYTES
 from headgate.dataplane.explaining import limits_shown
+from headgate.dataplane.providers import heads
 from headgate.gateway import progress, refusals
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.continuation import Continuation
@@ -234,9 +235,12 @@ class Exchange:
 
     def _ask(self, effect: effects.Ask, now: float) -> None:
         services, pool, load = self._services, effect.pool, effect.load
-        self._outgoing.prepare(
-            services, self.request, effect.body, load.endpoint.prefix, self.life.account.attempts
-        )
+        if pool.pool.is_outside:
+            self._outgoing.prepare_outside(services, self.request, pool.pool, effect.body)
+        else:
+            self._outgoing.prepare(
+                services, self.request, effect.body, load.endpoint.prefix, self.life.account.attempts
+            )
         connections = pool.connections.get(load) or services.connections_to(pool, load)
         connection = None if effect.is_afresh else connections.take()
         if connection is not None:
@@ -320,6 +324,16 @@ class Exchange:
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None:
         """Raises HttpParserError for an invalid status (RFC 9110, 15), and like `Response`."""
+        if self.life.fallen is not None:
+            headers = self._kept(headers)
+        self._take_head(status, headers, now)
+
+    def _kept(self, headers: list[Header]) -> list[Header]:
+        """The headers of a response without those of an external provider that the client must not see."""
+        pool = self.life.pool
+        return heads.kept(headers) if pool is not None and pool.pool.is_outside else headers
+
+    def _take_head(self, status: int, headers: list[Header], now: float) -> None:
         if status > _LAST_STATUS:
             raise httptools.HttpParserError(f"{status} is not an HTTP status")
         self._head = status, headers

@@ -44,12 +44,22 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
             "When a certificate of the inference API expires.",
             ("source",),
             read.certificate_expiries,
+            over="max",
         ),
         Gauge(
             f"{prefix}_tls_certificate_valid",
             "Whether the present content of a file or Secret is served; if not, the last valid one is.",
             ("source",),
             read.certificate_validity,
+            over="max",
+        ),
+        Gauge(
+            f"{prefix}_provider_usable",
+            "Whether an external provider has a valid key, and fallbacks may use it; /debug/config says why "
+            "not.",
+            ("provider",),
+            read.providers,
+            over="max",
         ),
         Gauge(
             f"{prefix}_held_body_bytes",
@@ -84,6 +94,11 @@ class _Reader:
     def certificate_validity(self) -> _Samples:
         certificates = self._shell.clients.certificates
         return certificates.validity() if certificates is not None else []
+
+    def providers(self) -> _Samples:
+        found = self._shell.plane.providers
+        usable = [((name,), 1.0) for name in found.by_name]
+        return usable + [((name,), 0.0) for name in found.troubles if name]
 
     def body_bytes(self) -> _Samples:
         return [((), self._shell.services.bodies.held)]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from headgate.gateway.request import Request
     from headgate.gateway.services import Services
     from headgate.requests.bodies.pieces import Pieces
+    from headgate.routing import Pool
 
 
 class Outgoing:
@@ -40,6 +41,12 @@ class Outgoing:
             self.name_parent(services, request, number)
             self._body, self._prefix = body, prefix
             self.payload, self.long_body = request.parts(body, self._request_id, prefix)
+
+    def prepare_outside(self, services: Services, request: Request, pool: Pool, body: bytes | Pieces) -> None:
+        """Build the payload for an external provider, which gets nothing of the client's head."""
+        self._body = None
+        head = services.providers.head(pool.key.name, request.path, request.headers, len(body))
+        self.payload, self.long_body = head, body
 
     def name_parent(
         self, services: Services, request: Request, number: int, *, is_prefill: bool = False

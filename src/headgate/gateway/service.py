@@ -96,6 +96,7 @@ class Service:
             tasks.create_task(self.ports.run())
             tasks.create_task(_flush_log(self._recorder))
             tasks.create_task(self.shell.services.credentials.run())
+            tasks.create_task(self.shell.services.providers.run(client or self.objects))
             group = ["gateway", *sorted(settings.kubernetes.namespaces)]
             tasks.create_task(self.shell.peering.run(client, group))
 

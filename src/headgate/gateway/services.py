@@ -11,6 +11,7 @@ from headgate.dataplane import large_reader
 from headgate.dataplane.background import Background
 from headgate.dataplane.bodies import BodyMemory
 from headgate.dataplane.credentials.credentials import Credentials
+from headgate.dataplane.providers import Providers
 from headgate.dataplane.queueing.metrics import WaitMetrics
 from headgate.dataplane.records.recorder import Recorder
 from headgate.fleet import EndpointState
@@ -94,7 +95,7 @@ class Services:
         self.large_bodies = large_reader.Reader(loop)
         self.turns = LoopTurns(loop)
         self.inflating = Inflating()
-        self.connections = Connections(settings, self.turns)
+        self.connections = Connections(settings, self.turns, Providers(settings.providers))
         self.models = ModelList()
         self.shutdown = Shutdown()
         self.background = Background(loop)
@@ -106,11 +107,17 @@ class Services:
         self.credentials.change(settings.auth, settings.scheduling.content)
         self.bodies.change(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
         self.connections.change(settings)
+        self.providers.change(settings.providers)
 
     @property
     def credentials(self) -> Credentials:
         """What authenticates clients."""
         return self.policy.credentials
+
+    @property
+    def providers(self) -> Providers:
+        """External providers, with their keys."""
+        return self.connections.providers
 
     @property
     def waits(self) -> WaitMetrics:

@@ -27,6 +27,7 @@ from headgate.observe.scraper import Scraper
 from headgate.quota.sources import Sources
 from headgate.quota.transport import Transport
 from headgate.requests.data_plane import Change, DataPlane, new_prefixes
+from headgate.requests.pool_state import PoolState
 
 SWEEP_INTERVAL_S = 1.0
 
@@ -82,6 +83,8 @@ class Shell:
         self.peering = Peering(settings.peers, self.plane, self.queues, process.clock, rng)
         self._said = settings
         """The settings, without the shares of tenants."""
+        services.providers.changed = self._providers_changed
+        self._providers_changed()
         services.credentials.changed = self._credentials_changed
         self._credentials_changed()
         self.snapshots_taken = 0
@@ -147,6 +150,18 @@ class Shell:
             self.queues.change(before, settings)
         self.clients.change(settings)
 
+    def _providers_changed(self) -> None:
+        """External providers, or their keys, have come, changed or gone."""
+        services, found = self.services, self.services.providers
+        if self.plane.use_providers(found.usable(), found.troubles, self.now()):
+            services.limit_sources.keep(self.plane.routes.limits.by_route.values())
+        services.connections.keep([each.pool for each in (*self.plane.pools.values(), *self._outside)])
+        services.recorder.use_providers([name for each in found.usable() for name in each.names])
+
+    @property
+    def _outside(self) -> list[PoolState]:
+        return self.plane.providers.pools()
+
     def use(self, snapshot: routing.Snapshot, step: routing.Step | None = None) -> None:
         """Use a new snapshot; requests in progress keep their pool."""
         self.plane.use(snapshot, self.now(), step, self._follow)
@@ -163,7 +178,7 @@ class Shell:
             services.limit_sources.keep(plane.routes.limits.by_route.values())
         if change.pools:
             pools = [each.pool for each in plane.pools.values()]
-            services.connections.keep(pools)
+            services.connections.keep([*pools, *(each.pool for each in self._outside)])
             self.queues.use()
             self.scraper.use(pools)
             self.kv_events.use(pools)
@@ -229,6 +244,7 @@ class Shell:
             "bytes_per_token": plane.sizes.prompts.statistics(),
             "tokens_per_answer": plane.sizes.answers.statistics(),
             "peers": self.peering.statistics(),
+            "providers": services.providers.statistics(),
             "connections": services.connections.statistics(),
             "token_limits": plane.routes.limits.statistics(),
             "inflating": services.inflating.statistics(),

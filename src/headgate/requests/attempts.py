@@ -141,7 +141,7 @@ def _waits_for_start(life: Life, reason: str, now: float) -> bool:
     """Queue the request again if its pool is to be started; returns whether it is queued. Attempts that
     reached an endpoint are bounded as retries are, as the request may be what ended it."""
     assert life.pool is not None
-    pool = life.plane.pools.get(life.pool.pool.key)
+    pool = life.plane.present(life.pool.pool.key)
     if pool is None or (reason != "connect" and life.attempts_here > life.plane.retries(pool)):
         return False
     return holding.hold_again(life, pool, now)
@@ -221,7 +221,7 @@ def may_retry(life: Life, pool: PoolState, now: float, reserved: float = 0.0) ->
     reserved ones; if so, spend the retry. Uses the pool's current endpoints, as those from the request's
     arrival may be gone."""
     plane = life.plane
-    latest = plane.pools.get(pool.pool.key)
+    latest = plane.present(pool.pool.key)
     if latest is None:
         return False
     life.pool = latest
@@ -266,7 +266,7 @@ def finds_pool(life: Life, waited_for: str, now: float) -> bool:
     """Continue with the pool as it is now, or refuse the request if the pool is gone."""
     assert life.pool is not None
     key = life.pool.pool.key
-    pool = life.plane.pools.get(key)
+    pool = life.plane.present(key)
     if pool is None:
         why = f"{key} was deleted while the request waited {waited_for}"
         refusal = Refusal.unavailable(why, code="no_ready_endpoint", dropped="rejected-no-endpoints")

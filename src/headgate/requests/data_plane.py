@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from headgate import fleet, routing, scheduling
@@ -19,6 +19,7 @@ from headgate.requests.observer import Engines, Observer
 from headgate.requests.paths import Paths
 from headgate.requests.policies import Policies
 from headgate.requests.pool_state import PoolState
+from headgate.requests.providers import Known, Providers
 from headgate.requests.queue import WaitingForEndpoints
 from headgate.requests.refusal import Refusal
 from headgate.requests.routes import Routes
@@ -110,6 +111,11 @@ class DataPlane:
         return self.routes.destinations
 
     @property
+    def providers(self) -> Providers:
+        """Where requests may go outside of the fleet."""
+        return self.routes.providers
+
+    @property
     def splits(self) -> routing.Splits:
         """Which target of a weighted rule is next."""
         return self.routes.splits
@@ -129,7 +135,7 @@ class DataPlane:
         ):
             return
         self.policies = Policies(rules, self.prefixes)
-        for pool in self.pools.values():
+        for pool in (*self.pools.values(), *self.providers.pools()):
             pool.policy = self.policies.of(pool.pool)
 
     def use(
@@ -156,12 +162,38 @@ class DataPlane:
             }
         limits_left = self.routes.take(snapshot, difference, self.pools, now, is_anew=is_anew)
         if is_anew or difference.pools:
-            endpoints = itertools.chain.from_iterable(pool.endpoints for pool in snapshot.pools.values())
-            for load in self.ledger.keep(endpoints):
-                self.prefixes.remove(load)
+            self._keep_endpoints(snapshot)
         if follow is not None:
             follow(Change(snapshot, difference, is_anew, limits_left))
         self.routes.use(snapshot)
+
+    def _keep_endpoints(self, snapshot: routing.Snapshot) -> None:
+        pools = (*snapshot.pools.values(), *(state.pool for state in self.providers.pools()))
+        for load in self.ledger.keep(itertools.chain.from_iterable(pool.endpoints for pool in pools)):
+            self.prefixes.remove(load)
+
+    def use_providers(
+        self, providers: Iterable[routing.Provider], troubles: Mapping[str, str], now: float
+    ) -> bool:
+        """Take the external providers of the settings, and why others of them cannot be used; returns whether
+        a limit may be unused now."""
+        known, made = self.providers, {}
+        for provider in providers:
+            before = known.by_name.get(provider.name)
+            if before is not None and before.provider == provider:
+                made[provider.name] = before
+            else:
+                made[provider.name] = Known(
+                    provider, provider.route(), self._pool_state(provider.pool(), now)
+                )
+        known.by_name, known.troubles = made, troubles
+        self._keep_endpoints(self.snapshot)
+        limited = [each.route for each in made.values() if each.route.limits is not None]
+        return self.routes.limits.use_providers(limited, now)
+
+    def present(self, key: ObjectRef) -> PoolState | None:
+        """A pool, or an external provider, as it is now; None if it is gone."""
+        return self.pools.get(key) or self.providers.pool(key)
 
     def use_pool(self, pool: routing.Pool, now: float) -> PoolState:
         """Takes one pool by itself, for a shell whose requests come decided."""
@@ -170,7 +202,7 @@ class DataPlane:
 
     def _pool_state(self, pool: routing.Pool, now: float) -> PoolState:
         """Its savings for retries and what was learned of it stay, however often the pool changes."""
-        known = self.pools.get(pool.key)
+        known = self.present(pool.key)
         decoding = self.policies.decoding
         if known is None:
             budget, policy = fleet.RetryBudget(now), self.policies.of(pool)
@@ -242,7 +274,7 @@ class DataPlane:
             for load in fleet.hung(pool.loads, now):
                 self.health.hangs(pool, load, now)
         self.prefixes.sweep(now)
-        for pool in self.pools.values():
+        for pool in (*self.pools.values(), *self.providers.pools()):
             pool.traffic.sweep(now)
             pool.limit(self.prefixes, self.sizes.prompts)
             pool.note_adapters()

@@ -23,6 +23,7 @@ from headgate.requests.bodies.members import Fields, Prompt
 from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.bodies.scan import ScanError
 from headgate.requests.destinations import Destination
+from headgate.requests.providers import Providers
 from headgate.requests.refusal import START_FAILED, STARTING, Refusal
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Surroundings(Protocol):
         request."""
         ...
 
+    @property
+    def providers(self) -> Providers: ...
     @property
     def splits(self) -> Turns: ...
     @property
@@ -176,7 +179,7 @@ def decide_in(
     body: large.Body | None = None,
 ) -> Decision:
     """The same for a request whose pool is known, with any path and any content. `route` is used unless a
-    route for its model leads to this pool."""
+    route for its model leads to this pool; its fallbacks precede those of that route."""
     decision = Decision()
     decision.pool = pool
     decision.refusal = encoded(request)
@@ -196,6 +199,10 @@ def decide_in(
         decision.refusal = refusal
         return decision
     found = _leads_to(known, model, pool.pool.key)
+    if found is not None and route.fallback is not None:
+        found = msgspec.structs.replace(
+            found, route=msgspec.structs.replace(found.route, fallback=route.fallback)
+        )
     match = decision.match = found or routing.Match(route, route.rules[0], is_adapter=False)
     target = None if found is None else known.splits.next(match.route.key, match.rule)
     target = decision.target = target or routing.Target(pool.pool.key, 1)
@@ -240,8 +247,11 @@ def decide_next(
         fields = Fields(form.model, form.stream)
     decision.model = next.model or before.model
     decision.stream = before.stream
-    decision.refusal = forbidden(decision, request)
-    if decision.refusal is None:
+    if next.provider:
+        _go_outside(decision, known, request, next, is_json=form is None)
+    else:
+        decision.refusal = forbidden(decision, request)
+    if decision.refusal is None and not next.provider:
         if next.pool is None:
             # A rule of the Gateway API opens all paths of its own pool, and not those of other models.
             refusal = known.paths.refusal(request.path)
@@ -255,7 +265,25 @@ def decide_next(
     else:
         _fill_large_body(decision, known, request, fields, body, True)
     decision.usage_unasked = decision.usage_unasked or before.usage_unasked
+    if next.provider:
+        decision.client_name = b""  # the response keeps the provider's own name of its model
     return decision
+
+
+def _go_outside(
+    decision: Decision, known: Surroundings, request: ClientRequest, next: routing.Next, *, is_json: bool
+) -> None:
+    """The destination is an external provider."""
+    found = known.providers.find(next, request.path)
+    if not is_json:
+        decision.refusal = Refusal.unavailable("providers get JSON only", code="provider_not_usable")
+    elif isinstance(found, Refusal):
+        decision.refusal = found
+    else:
+        decision.model = found.model
+        decision.match, decision.target, decision.pool = found.destination
+        decision.upstream_model = found.destination.target.model
+        decision.refusal = forbidden(decision, request)
 
 
 def _go_to(decision: Decision, known: Surroundings, before: Decision, key: ObjectRef) -> Refusal | None:

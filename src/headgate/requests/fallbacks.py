@@ -49,6 +49,9 @@ _REASONS: Final = {
     "endpoint_unreachable": ERROR,
     "upstream_failed": ERROR,
     "upstream_timeout": ERROR,
+    "provider_failed": ERROR,
+    "provider_key_rejected": ERROR,
+    "provider_saturated": ERROR,
     "rate_limit_exceeded": LIMIT,
 }
 """By the code of the refusal that the client would get."""
@@ -164,7 +167,7 @@ def _finds_next(life: Life, fallback: routing.Fallback) -> bool:
 def _is_current(life: Life, decision: Decision) -> bool:
     """Whether its pool is still the one that requests go to."""
     pool = decision.pool
-    return pool is not None and life.plane.pools.get(pool.pool.key) is pool
+    return pool is not None and life.plane.present(pool.pool.key) is pool
 
 
 def _was_there(life: Life, decision: Decision) -> bool:

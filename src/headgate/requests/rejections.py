@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headgate.fleet import Suspects, adapters, blame
-from headgate.requests import blaming, fallbacks, settlement
+from headgate.requests import blaming, fallbacks, providers, settlement
 from headgate.requests.attempts import end_attempt, go_elsewhere, may_retry
 
 if TYPE_CHECKING:
@@ -36,6 +36,18 @@ def falls_back(life: Life, status: int, now: float) -> bool:
         return False
     end_attempt(life, f"status_{status}", now)
     settlement.move_on(life, fallbacks.ERROR, now)
+    return True
+
+
+def is_of_provider(life: Life, status: int, rest_s: float | None, now: float) -> bool:
+    """Whether an error response is dropped because it comes from an external provider: the client gets one of
+    the gateway."""
+    pool = life.pool
+    assert pool is not None
+    if not pool.pool.is_outside:
+        return False
+    end_attempt(life, f"status_{status}", now)
+    settlement.refuse(life, providers.refusal(pool.pool, status, rest_s), now)
     return True
 
 

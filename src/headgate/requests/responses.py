@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 from headgate.fleet import Suspect, blame
 from headgate.requests import blaming, effects, settlement, states
 from headgate.requests.account import SERVED
-from headgate.requests.rejections import falls_back, is_turned_down
+from headgate.requests.rejections import falls_back, is_of_provider, is_turned_down
 
 if TYPE_CHECKING:
     from headgate.requests.life import Life
     from headgate.requests.pool_state import PoolState
 
+_REDIRECTION: Final = 300
 SWITCHING: Final = 101
 """The status by which an endpoint agrees to a WebSocket session."""
 
@@ -27,9 +28,13 @@ def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
     if attempt.has_timer:
         life.todo.append(effects.STOP_TIMER)
     response = effects.RESPOND
+    if 400 > status >= _REDIRECTION and life.fallen is not None and is_of_provider(life, status, None, now):
+        return
     if status >= 400:
         back_at = [] if rest_s is None else _back_at(life, pool, now + rest_s, now)
         if is_turned_down(life, status, rest_s, now) or falls_back(life, status, now):
+            return
+        if life.fallen is not None and is_of_provider(life, status, rest_s, now):
             return
         if back_at:
             response = effects.Respond(min(back_at) - now)

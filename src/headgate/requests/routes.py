@@ -10,6 +10,7 @@ from headgate.flow.limits import RouteLimits
 from headgate.requests.destinations import Destination, destinations
 from headgate.requests.destinations import changed as changed_destinations
 from headgate.requests.pool_state import PoolState
+from headgate.requests.providers import Providers
 
 
 class Routes:
@@ -23,6 +24,8 @@ class Routes:
         self.destinations: dict[str, Destination] = {}
         self.splits = routing.Splits(phase)
         self.limits = limits
+        self.providers = Providers()
+        """Where requests may go outside of the fleet."""
 
     def begin(self) -> bool:
         """Begin to take up a new snapshot; returns whether nothing of the previous one may be kept."""

@@ -19,6 +19,7 @@ from headgate.routing.patterns import InvalidPatternError, TooCostlyError
 from headgate.routing.phases import DECODES, PREFILLS
 from headgate.routing.pool_inputs import PoolObject, ref_of, selector_of
 from headgate.routing.problems import Problem
+from headgate.routing.providers import Provider
 from headgate.routing.reduced_pods import reduced as reduced_pod
 from headgate.routing.snapshot import (
     EMPTY,
@@ -29,6 +30,7 @@ from headgate.routing.snapshot import (
     INFERENCE_POOL_V1ALPHA1,
     MODEL_ROUTE,
     MODEL_SERVER,
+    PROVIDER,
     Connector,
     Difference,
     Endpoint,
@@ -69,6 +71,7 @@ __all__ = [
     "MODEL_SERVER_NOT_FOUND",
     "OBJECTIVE_HEADERS",
     "PREFILLS",
+    "PROVIDER",
     "REF_NOT_FOUND",
     "UNRESOLVED",
     "Connector",
@@ -87,6 +90,7 @@ __all__ = [
     "PoolObject",
     "PrefillDecode",
     "Problem",
+    "Provider",
     "Reading",
     "Rewrites",
     "Role",

@@ -27,8 +27,8 @@ def fallback(annotations: Mapping[str, str], kind: str, namespace: str, report: 
     assert written is not None
     return Fallback(
         next=tuple(
-            Next(model, api.ObjectRef(kind, namespace, pool) if pool else None)
-            for model, pool in written.next
+            Next(each.model, api.ObjectRef(kind, namespace, each.pool) if each.pool else None, each.provider)
+            for each in written.next
         ),
         reasons=written.reasons,
         statuses=written.statuses,

@@ -27,11 +27,15 @@ INFERENCE_POOL_V1ALPHA1 = "InferencePool.v1alpha1"
 INFERENCE_MODEL = "InferenceModel"
 INFERENCE_OBJECTIVE = "InferenceObjective"
 INFERENCE_MODEL_REWRITE = "InferenceModelRewrite"
+PROVIDER = "Provider"
+"""An external provider, which is no object: the gateway's settings have it."""
 
 
 def name_of(ref: ObjectRef) -> str:
     """The name of a pool or route in metrics and logs: "namespace/name", prefixed with the kind unless it is
-    one of Kthena's, as objects of two kinds may share a name."""
+    one of Kthena's, as objects of two kinds may share a name; an external provider's is "provider/name"."""
+    if ref.kind == PROVIDER:
+        return f"provider/{ref.name}"
     return str(ref.key) if ref.kind in (MODEL_SERVER, MODEL_ROUTE) else f"{ref.kind}/{ref.key}"
 
 
@@ -137,16 +141,20 @@ class Rewrites(msgspec.Struct, frozen=True):
 
 
 class Next(msgspec.Struct, frozen=True):
-    """What may take over the requests of a route or pool: another model, or another pool for the same one."""
+    """What may take over the requests of a route or pool: another model, another pool for the same one, or an
+    external provider."""
 
     model: str
-    """Empty for a pool."""
+    """Empty for a pool, and for the first model of a provider."""
     pool: ObjectRef | None = None
     """None for a model, whose own routes lead to a pool."""
+    provider: str = ""
 
     @property
     def name(self) -> str:
         """In logs and explanations."""
+        if self.provider:
+            return f"provider={self.provider}/{self.model}" if self.model else f"provider={self.provider}"
         return self.model if self.pool is None else f"pool={name_of(self.pool)}"
 
 
@@ -208,6 +216,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     retry_interval_s: float = 0.0
     fallback: Fallback | None = None
     """For requests whose route has none; None if there is nothing else to go to."""
+    is_outside: bool = False
+    """Whether it is an external provider, which gets nothing of a request but its body."""
 
     @property
     def name(self) -> str:

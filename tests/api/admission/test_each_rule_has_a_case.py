@@ -35,6 +35,7 @@ OF_KUBERNETES = {
         "defaults.py",
         "findings.py",
         "configuration.py",
+        "http_routes.py",
         "metadata.py",
         "pod_changes.py",
         "pods.py",
@@ -43,7 +44,8 @@ OF_KUBERNETES = {
     ),
     *("selectors.py:check", "selectors.py:_check_requirement", "scalers.py:check_autoscaler"),
 }
-"""Modules and functions with rules of Kubernetes' own kinds, which its API servers enforce themselves."""
+"""Modules and functions with rules of the kinds of Kubernetes and its Gateway API, whose servers and webhooks
+enforce their own rules."""
 
 Object = dict[str, Any]
 

@@ -77,7 +77,9 @@ def check_fallbacks(
     except InvalidAnnotationError as error:
         found.invalid(annotations.key(error.annotation), str(error))
         return
-    for model, pool in parsed.next if parsed is not None else ():
+    for model, pool, provider in parsed.next if parsed is not None else ():
+        if provider:
+            continue  # only gateways know theirs
         if model and model in own_names:
             found.invalid(names, f"{model!r} would fall back to itself: name other models only")
         elif model and not any(others.filed(IndexKey(about, (model,))) for about in (MODEL, ADAPTER)):

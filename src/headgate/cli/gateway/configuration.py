@@ -19,6 +19,7 @@ from headgate.cli.manifests import Entry, Node, Scalar, Span, plain, read_docume
 from headgate.cli.manifests import Mapping as Tree
 from headgate.cli.validation import Finding
 from headgate.dataplane.credentials import checking
+from headgate.dataplane.providers import provider_file
 from headgate.gateway import GatewaySettings, Setting, old_settings, setting_types
 from headgate.gateway.settings import InvalidSettings, conflicts
 from headgate.telemetry.tracing import environment as environment_of_traces
@@ -108,6 +109,8 @@ def judge(file: Path | None, flags: Mapping[str, Any], environment: Mapping[str,
     settings = GatewaySettings().replace(**reading.values_by_key())
     for path, problem in (*conflicts(settings, reading.unclear), *checking.problems(settings.auth)):
         reading.report(path, problem)
+    for problem in provider_file.problems(settings.providers.file):
+        reading.report("providers.file", problem)
     for problem in environment_of_traces.problems(settings.tracing.endpoint, environment):
         reading.report("tracing.endpoint", problem)
     if told := environment_of_traces.ignored_exporters(settings.tracing.endpoint, environment):

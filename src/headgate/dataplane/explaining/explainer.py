@@ -119,11 +119,15 @@ class _Explainer:
         fallback, known = decision.fallback if self._forms.falls_back else None, self._view
         for each in fallback.next if fallback is not None else ():
             pool, why = each.pool, ""
-            if pool is None:
+            if each.provider:
+                pool, why = self._provider(each, request)
+            elif pool is None:
                 match = routing.match(known.snapshot, each.model, request.path, request.header)
                 target = known.turns.peek(match.route.key, match.rule) if match is not None else None
                 pool = target.pool if target is not None else None
-            if request.tenant is not None and not request.tenant.may_use(each.model or decision.model):
+            if each.provider:
+                pass
+            elif request.tenant is not None and not request.tenant.may_use(each.model or decision.model):
                 why = f"the tenant {request.tenant.name} may not use it"
             elif pool is None:
                 why = "no route serves it"
@@ -138,6 +142,20 @@ class _Explainer:
                 pool=routing.name_of(pool) if pool is not None else "",
                 why_not=why,
             )
+
+    def _provider(self, next: routing.Next, request: ClientRequest) -> tuple[ObjectRef, str]:
+        """What is asked for an external provider, and why it would be passed over."""
+        key, found = (
+            ObjectRef(routing.PROVIDER, "", next.provider),
+            self._view.providers.find(next, request.path),
+        )
+        if not self._view.is_live:
+            return key, "only a running gateway knows whether it has this provider"
+        if isinstance(found, Refusal):
+            return key, found.message
+        if request.tenant is not None and not request.tenant.may_use(found.model):
+            return key, f"the tenant {request.tenant.name} may not use {found.model}"
+        return key, ""
 
     def _limits(self, route: routing.Route) -> tuple[LimitShown, ...]:
         limit = self._view.token_limits.by_route.get(route.key)

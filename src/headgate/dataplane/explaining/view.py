@@ -16,6 +16,7 @@ from headgate.requests.data_plane import DataPlane
 from headgate.requests.destinations import Destination
 from headgate.requests.policies import Policies
 from headgate.requests.pool_state import PoolState
+from headgate.requests.providers import Providers
 from headgate.requests.rules import Rules
 
 
@@ -39,6 +40,8 @@ class View:
     believes_objectives: bool = True
     """Objects alone do not say which clients a gateway trusts: assume that this one is."""
     paths: paths.Paths = field(default_factory=paths.Paths)
+    providers: Providers = field(default_factory=Providers)
+    """Objects alone do not say which external providers a gateway has."""
 
     @classmethod
     def of_plane(cls, plane: DataPlane, now: float) -> View:
@@ -56,6 +59,7 @@ class View:
             remote_prefill_tokens=plane.rules.remote_min_tokens,
             believes_objectives=plane.believes_objectives,
             paths=plane.paths,
+            providers=plane.providers,
         )
 
     @classmethod
@@ -95,6 +99,7 @@ class Supposing:
     given: routing.Target | None = None
     destinations: Mapping[str, Destination] = field(default_factory=dict)
     """Empty, so that every explanation does the full match."""
+    providers: Providers = field(default_factory=Providers)
 
     @property
     def splits(self) -> Supposing:

@@ -23,6 +23,8 @@ from headgate.requests.queueing.kinds import UNKNOWN
 from headgate.telemetry import Counter, LineLog, Registry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headgate.dataplane.records.served_request import ServedRequest
     from headgate.dataplane.tracing.tracer import Tracer
     from headgate.requests.life import Life
@@ -143,6 +145,12 @@ class Recorder:
         """Delete the series of HTTPRoutes and Services that are gone."""
         self._live.use_more_routes(routes)
         self.services.keep(routes, services)
+
+    def use_providers(self, names: Iterable[str]) -> None:
+        """Delete the series of external providers and models of them that are gone; these are left."""
+        if self._live.use_providers(names):
+            self._series.clear()
+            self._end_series()
 
     def refused_here(self, refusal: Refusal) -> None:
         """Called for a request that is neither for an endpoint nor for a page of the gateway. Only counted,

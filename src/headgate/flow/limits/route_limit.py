@@ -14,6 +14,8 @@ from headgate.flow.limits.shortage import Shortage
 
 TENANT: Final = "Tenant"
 """The kind in the keys of limits that belong to tenants, not to routes of the snapshot."""
+PROVIDER: Final = routing.PROVIDER
+"""The same for external providers."""
 
 MakeBudget = Callable[[routing.Route, Direction, int, float], Budget]
 """Creates the budget of one direction of a route, from the tokens of its limit and the time."""
@@ -87,6 +89,8 @@ class RouteLimit:
     @property
     def field(self) -> str:
         """Where the limit is set, for messages."""
+        if self._key.kind == PROVIDER:
+            return "limits of the provider"
         is_of_tenant = self._key.kind == TENANT
         return "spec.limits of the Tenant" if is_of_tenant else "spec.rateLimit of the route"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from headgate import routing
 from headgate.api import ObjectRef
-from headgate.flow.limits.route_limit import TENANT, MakeBudget, RouteLimit, local_budget
+from headgate.flow.limits.route_limit import PROVIDER, TENANT, MakeBudget, RouteLimit, local_budget
 
 
 class RouteLimits:
@@ -23,15 +23,23 @@ class RouteLimits:
         """By the route's key; read for each request. Limits of tenants are those of routes without rules."""
 
     def use(self, routes: Iterable[routing.Route], now: float) -> None:
-        """Keep exactly these routes, besides those of tenants; the limits of others are dropped."""
+        """Keep exactly these routes, besides those of tenants and providers; the limits of others are
+        dropped."""
         limited = {route.key: route for route in routes if route.limits is not None}
-        gone = {key for key in self.by_route if key not in limited and key.kind != TENANT}
+        gone = {key for key in self.by_route if key not in limited and key.kind not in (TENANT, PROVIDER)}
         self.change(gone, limited.values(), now)
 
     def use_tenants(self, routes: Iterable[routing.Route], now: float) -> bool:
         """The same for the limits of tenants. Returns whether a budget may be unused now."""
+        return self._use_kind(TENANT, routes, now)
+
+    def use_providers(self, routes: Iterable[routing.Route], now: float) -> bool:
+        """The same for those of external providers."""
+        return self._use_kind(PROVIDER, routes, now)
+
+    def _use_kind(self, kind: str, routes: Iterable[routing.Route], now: float) -> bool:
         limited = {route.key: route for route in routes}
-        gone = {key for key in self.by_route if key not in limited and key.kind == TENANT}
+        gone = {key for key in self.by_route if key not in limited and key.kind == kind}
         return self.change(gone, limited.values(), now)
 
     def change(self, gone: Iterable[ObjectRef], routes: Iterable[routing.Route], now: float) -> bool:

@@ -72,9 +72,11 @@ class PoolExchange(Exchange):
     def response_head(
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None:
+        if self.life.fallen is not None:
+            headers = self._kept(headers)
         for change in self._changes:
             headers = change.apply(headers)
-        super().response_head(connection, status, headers, now)
+        self._take_head(status, headers, now)
 
     def out_of_time(self, now: float) -> bool:
         """The rule's timeout is over. Returns whether that ends the request; if not, it waits for something

@@ -11,6 +11,7 @@ from headgate.dataplane.settings.auth import Auth
 from headgate.dataplane.settings.endpoints import Endpoints, EngineMetrics, Prefill, Scheduling
 from headgate.dataplane.settings.flow import Queue, RateLimits
 from headgate.dataplane.settings.peers import Peers
+from headgate.dataplane.settings.providers import Providers
 from headgate.dataplane.settings.serving import (
     Admin,
     Kubernetes,
@@ -47,6 +48,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     prefill: Prefill = Prefill()
     rate_limits: RateLimits = RateLimits()
     peers: Peers = Peers()
+    providers: Providers = Providers()
     shutdown: Shutdown = Shutdown()
     scheduling: Scheduling = Scheduling()
     logging: Logging = Logging()

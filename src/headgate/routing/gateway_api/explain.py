@@ -58,7 +58,7 @@ class ListenerReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Absence(msgspec.Struct, frozen=True):
-    """Why a route, or one of its rules, takes no request."""
+    """Why a route, or one of its rules, takes no request, or does not do all that it says."""
 
     route: str
     why: str
@@ -197,6 +197,7 @@ def _absences(name: str, state: RouteState, host: str) -> Iterator[Absence]:
         if each.fault is not None:
             yield Absence(route, each.fault.message)
     yield from (Absence(route, fault.message) for fault in state.rules.unsupported)
+    yield from (Absence(route, why) for why in state.rules.ignored)
     served = {common for each in state.attachments for at in each.attached for common, _ in at.hosts}
     if served and not any(hostnames.matches(each, host) for each in served):
         yield Absence(route, f"its host names are others: {', '.join(sorted(served))}")

@@ -7,13 +7,14 @@ import msgspec
 from headgate import api
 from headgate.api import http_routes
 from headgate.kubeschema import duration, regex
+from headgate.routing import fallbacks
 from headgate.routing.gateway_api import backends, faults, filters, matches
 from headgate.routing.gateway_api.backends import Backend, InvalidBackend, Known
 from headgate.routing.gateway_api.entry_list import EntryRule
 from headgate.routing.gateway_api.faults import Fault
 from headgate.routing.gateway_api.filters import Filters
 from headgate.routing.gateway_api.matches import Match, UnsupportedError
-from headgate.routing.snapshot import Route, Rule, Target
+from headgate.routing.snapshot import Fallback, Route, Rule, Target
 
 HTTP_ROUTE = "HTTPRoute"
 
@@ -27,6 +28,8 @@ class Rules(msgspec.Struct, frozen=True):
     """One for each rule that is not supported, and has no effect."""
     unresolved: tuple[Fault, ...] = ()
     """One for each backend that cannot be reached."""
+    ignored: tuple[str, ...] = ()
+    """Why annotations have no effect."""
 
 
 class Compiled(msgspec.Struct, frozen=True):
@@ -98,19 +101,22 @@ def _seconds(text: str | None, field: str) -> float | None:
 def resolved(route: api.HttpRoute, rules: list[Compiled | Fault], known: Known) -> Rules:
     """The rules with their backends."""
     made, unsupported, unresolved = [], [], []
+    ignored: list[str] = []
     for i, rule in enumerate(rules):
         if isinstance(rule, Fault):
             unsupported.append(rule)
             continue
-        entry = _resolved(route, i, rule, known)
+        entry = _resolved(route, i, rule, known, ignored)
         made.append((i, entry, rule.matches))
         unresolved += [
             each.fault for each in (*entry.backends, *entry.mirrored) if isinstance(each, InvalidBackend)
         ]
-    return Rules(tuple(made), tuple(unsupported), tuple(unresolved))
+    return Rules(tuple(made), tuple(unsupported), tuple(unresolved), tuple(dict.fromkeys(ignored)))
 
 
-def _resolved(route: api.HttpRoute, index: int, rule: Compiled, known: Known) -> EntryRule:
+def _resolved(
+    route: api.HttpRoute, index: int, rule: Compiled, known: Known, ignored: list[str]
+) -> EntryRule:
     key = ref(route)
     name = f"{HTTP_ROUTE}/{route.metadata.key}"
     rule_name = rule.spec.name or f"rules[{index}]"
@@ -140,6 +146,7 @@ def _resolved(route: api.HttpRoute, index: int, rule: Compiled, known: Known) ->
             adapters=(),
             rules=(Rule(rule_name, None, pools),),
             takes_unknown=True,
+            fallback=_fallback(route, pools, ignored),
             uid=route.metadata.uid,
             created=route.metadata.creation_timestamp,
         ),
@@ -150,6 +157,18 @@ def _resolved(route: api.HttpRoute, index: int, rule: Compiled, known: Known) ->
         request_timeout_s=rule.request_timeout_s,
         backend_timeout_s=rule.backend_timeout_s,
     )
+
+
+def _fallback(route: api.HttpRoute, pools: tuple[Target, ...], ignored: list[str]) -> Fallback | None:
+    """What takes over requests to the pools of a rule; pools that it names are of the kind of the first."""
+
+    def report(field: str, reason: str, message: str) -> None:
+        ignored.append(f"{field}: {message}")
+
+    if not pools:
+        return None
+    metadata = route.metadata
+    return fallbacks.fallback(metadata.annotations, pools[0].pool.kind, metadata.namespace, report)
 
 
 def _target(backend: Backend) -> api.ObjectRef:

@@ -1,0 +1,118 @@
+"""The external providers that a gateway may send requests to, and which requests they can serve.
+
+A request reaches one only as the last of its fallbacks; nothing else leads there. It is passed over for
+requests of the other shape: nothing is translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate import routing
+from headgate.api import ObjectRef
+from headgate.requests.destinations import Destination
+from headgate.requests.paths import ANTHROPIC
+from headgate.requests.refusal import Refusal
+
+if TYPE_CHECKING:
+    from headgate.requests.pool_state import PoolState
+
+PATHS: Final[Mapping[str, frozenset[str]]] = {
+    "openai": frozenset(("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")),
+    "anthropic": frozenset(ANTHROPIC),
+}
+"""The paths that a provider of each shape serves, all with JSON."""
+
+_FORBIDDEN: Final = frozenset((401, 403))
+_TOO_MANY, _SERVER_ERROR, _MULTIPLE_CHOICES = 429, 500, 300
+
+
+class Known(NamedTuple):
+    """One provider, with its state."""
+
+    provider: routing.Provider
+    route: routing.Route
+    pool: PoolState
+
+
+class Found(NamedTuple):
+    """Where a request goes at a provider."""
+
+    destination: Destination
+    model: str
+    """The model in metrics, headers and rights of tenants: "provider/model"."""
+
+
+class Providers:
+    """Owned by the routes of a data plane."""
+
+    __slots__ = ("by_name", "troubles")
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Known] = {}
+        self.troubles: Mapping[str, str] = {}
+        """Why others of the settings cannot be used, by their name."""
+
+    def pool(self, key: ObjectRef) -> PoolState | None:
+        """The state of a provider; None for pools of objects."""
+        known = self.by_name.get(key.name) if key.kind == routing.PROVIDER else None
+        return known.pool if known is not None else None
+
+    def pools(self) -> list[PoolState]:
+        return [known.pool for known in self.by_name.values()]
+
+    def find(self, next: routing.Next, path: str) -> Found | Refusal:
+        """Where a request with this path goes; or why not, for explanations."""
+        name = next.provider
+        known = self.by_name.get(name)
+        if known is None:
+            why = self.troubles.get(name) or "there is no such provider in the gateway's providers.file"
+            return _passed_over(f"{name}: {why}")
+        provider = known.provider
+        if path not in PATHS[provider.shape]:
+            return _passed_over(f"{name} has the API of {provider.shape}, which does not serve {path[:256]}")
+        model = next.model or provider.models[0]
+        if model not in provider.models:
+            allowed = ", ".join(provider.models)
+            return _passed_over(
+                f"{model[:256]} is none of the models that {name} may be asked for: {allowed}"
+            )
+        target = routing.Target(provider.key, 1, model)
+        match = routing.Match(known.route, known.route.rules[0], is_adapter=False)
+        return Found(Destination(match, target, known.pool), f"{name}/{model}")
+
+
+def _passed_over(why: str) -> Refusal:
+    return Refusal.unavailable(why, code="provider_not_usable")
+
+
+def refusal(pool: routing.Pool, status: int, rest_s: float | None) -> Refusal:
+    """What the client gets instead of an error of a provider, whose text may show the operator's account.
+    `rest_s` is its Retry-After."""
+    who = f"the provider {pool.key.name!r}"
+    retry_after_s = None if rest_s is None else max(int(rest_s + 0.999), 1)
+    if status in _FORBIDDEN:
+        told = f"{who} rejected the gateway's key, with status {status}"
+        return Refusal.upstream(told, code="provider_key_rejected")
+    if status == _TOO_MANY:
+        told = f"{who} accepts no further requests now, with status {status}"
+        return Refusal(
+            status=status,
+            type="rate_limit_error",
+            code="provider_saturated",
+            message=told,
+            retry_after_s=retry_after_s,
+        )
+    if _MULTIPLE_CHOICES <= status < _MULTIPLE_CHOICES + 100:
+        told = f"{who} redirects, with status {status}, which is not followed: correct its url"
+        return Refusal.upstream(told, code="provider_failed")
+    if status >= _SERVER_ERROR:
+        told = f"{who} failed, with status {status}"
+        if retry_after_s is not None:
+            return Refusal.unavailable(told, code="provider_failed", retry_after_s=retry_after_s)
+        return Refusal.upstream(told, code="provider_failed")
+    told = (
+        f"{who} rejected the request, with status {status}: its model may lack a parameter, or be too small"
+    )
+    return Refusal.bad_request(told, code="provider_refused", status=status)

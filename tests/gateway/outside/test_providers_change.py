@@ -1,0 +1,118 @@
+"""The file of providers and their keys are followed; bad edits are told, and change nothing."""
+
+import json
+import logging
+import os
+
+import pytest
+
+CHAT = {"model": "big", "messages": []}
+
+
+def answers(call):
+    call.answer(b'{"choices":[]}', **{"content-type": "application/json"})
+
+
+@pytest.fixture
+async def cloud(outside):
+    return await outside.provider(answers)
+
+
+async def test_another_key(outside, cloud):
+    """A key is rotated by writing its file."""
+    gateway = await outside.gateway(cloud)
+    await gateway.ask(CHAT)
+    (outside.directory / "key").write_text("sk-next")
+    gateway.shell.services.providers.look()
+    await gateway.ask(CHAT)
+    assert cloud.calls[1].header("authorization") == "Bearer sk-next"
+
+
+async def test_it_is_turned_off(outside, cloud):
+    """A provider that is removed gets nothing more, and its series end."""
+    gateway = await outside.gateway(cloud)
+    assert (await gateway.ask(CHAT)).status == 200
+    (outside.directory / "providers.yaml").write_text("")
+    gateway.shell.services.providers.look()
+    assert (await gateway.ask(CHAT)).status == 503
+    assert len(cloud.calls) == 1
+    assert gateway.metric("headgate_gateway_requests_total", model="cloud/mini") == 0
+
+
+async def test_settings_without_the_file(outside, cloud):
+    gateway = await outside.gateway(cloud)
+    gateway.shell.change(gateway.shell.settings.replace(providers_file=None))
+    assert (await gateway.ask(CHAT)).status == 503
+    assert not cloud.calls
+
+
+@pytest.mark.parametrize("text", ["{", "- a", "cloud: {url: 'http://example.com'}", "cloud: 1"])
+async def test_a_bad_edit(outside, cloud, text, caplog):
+    """The last valid file stays in effect."""
+    gateway = await outside.gateway(cloud)
+    (outside.directory / "providers.yaml").write_text(text)
+    gateway.shell.services.providers.look()
+    assert "what it said before stays in effect" in caplog.text
+    assert (await gateway.ask(CHAT)).status == 200
+    assert gateway.shell.statistics()["providers"]["troubles"][""]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda path: path.unlink(), "cannot be read: No such file or directory"),
+        (lambda path: path.chmod(0o640), "is open to others (mode 0640)"),
+        (lambda path: path.write_text("two words"), "one line of visible ASCII characters is needed"),
+        (lambda path: path.write_text("a\r\nx-evil: b"), "one line of visible ASCII characters is needed"),
+        (lambda path: path.write_text(""), "one line of visible ASCII characters is needed"),
+    ],
+)
+async def test_a_key_that_cannot_be_used(outside, cloud, spoil, why, caplog):
+    """The provider is passed over, until the key is back."""
+    caplog.set_level(logging.WARNING)
+    gateway = await outside.gateway(cloud)
+    key = outside.directory / "key"
+    spoil(key)
+    gateway.shell.services.providers.look()
+    assert why in caplog.text
+    assert (await gateway.ask(CHAT)).status == 503
+    key.unlink(missing_ok=True)
+    key.touch(mode=0o600)
+    key.write_text("sk-back")
+    gateway.shell.services.providers.look()
+    assert (await gateway.ask(CHAT)).status == 200
+
+
+async def test_a_key_in_the_environment(outside, cloud, monkeypatch):
+    monkeypatch.setitem(os.environ, "CLOUD_KEY", "sk-environment")
+    gateway = await outside.gateway(cloud, key={"environment": "CLOUD_KEY"})
+    await gateway.ask(CHAT)
+    assert cloud.calls[0].header("authorization") == "Bearer sk-environment"
+
+
+async def test_explanations_say_where_it_goes(outside, cloud, provider_key):
+    """Of a running gateway, and why a provider would be passed over."""
+    from headgate.gateway.explaining import View, explain
+
+    gateway = await outside.gateway(
+        cloud, "provider=cloud", "provider=cloud/huge", "provider=lost", "provider=keyless"
+    )
+    url = f"https://127.0.0.1:{cloud.port}"
+    outside.write(cloud={"url": url}, keyless={"url": url, "key": {"environment": "HEADLESS"}})
+    gateway.shell.services.providers.look()
+
+    def shown(path="/v1/chat/completions"):
+        view = View.of_plane(gateway.shell.plane, gateway.shell.now())
+        found = explain(view, path, [], json.dumps(CHAT).encode())
+        assert provider_key not in repr(found)
+        return {each.name: each.why_not for each in found.fallbacks}
+
+    assert shown() == {
+        "provider=cloud": "",
+        "provider=cloud/huge": "huge is none of the models that cloud may be asked for: mini",
+        "provider=lost": "lost: there is no such provider in the gateway's providers.file",
+        "provider=keyless": "keyless: its key is missing: the environment has no HEADLESS",
+    }
+    assert shown("/v1/messages")["provider=cloud"] == (
+        "cloud has the API of openai, which does not serve /v1/messages"
+    )
