@@ -1,6 +1,7 @@
 """Where the admin port needs a credential, people type it once; the cookie opens the dashboard only."""
 
 import re
+import time
 from http.cookies import SimpleCookie
 
 import httpx2
@@ -134,6 +135,24 @@ async def test_made_up_cookies_open_nothing(client, keys, path, cookie):
     """Neither the credential itself nor what another process has sealed."""
     answer = await client.get(path, headers=[(b"cookie", cookie.encode("latin-1"))])
     assert answer.status_code == 401
+
+
+async def test_cookies_of_others_do_not_hide_it(client):
+    """Servers on other ports of the host may set any."""
+    cookie = (await sign_in(client)).headers["set-cookie"].partition(";")[0]
+    client.cookies.clear()
+    other = 'a="b\\"; headgate_dashboard_8081=x; =; headgate_dashboard_8081="' + "\\" * 100 + '"; '
+    answer = await client.get("/dashboard", headers={"cookie": f"{other}{cookie}; b=c"})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("text", ["\\", '\\"', "\\101", "=", ";", " ", '"'])
+async def test_cookies_cost_little(client, text):
+    """Anybody may send one, and the supervisor reads it."""
+    cookie = f'headgate_dashboard_8081="{text * (16_000 // len(text))}"'
+    began = time.process_time()
+    assert (await client.get("/dashboard", headers=[(b"cookie", cookie.encode())])).status_code == 401
+    assert time.process_time() - began < 0.3
 
 
 async def test_long_forms_are_cut_off(client, keys):

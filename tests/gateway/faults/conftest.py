@@ -15,6 +15,7 @@ from headgate.requests import states
 
 # The faulty endpoint is shared with the soak, which is a script beside the package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench"))
+sys.path.insert(0, str(Path(__file__).parent / "driver"))
 
 import faults
 
