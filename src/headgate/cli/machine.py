@@ -5,6 +5,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import shlex
 import shutil
 import socket
@@ -17,7 +18,7 @@ import httpx2
 import msgspec
 from rich.console import Console
 
-from headgate import cluster, routing, serving
+from headgate import admin_token, cluster, private_files, routing, serving
 from headgate.cli import addresses, applying, machine_state, machine_workloads
 from headgate.cli.gateway import flags as gateway_flags
 from headgate.cli.machine_workloads import WORKLOADS
@@ -26,6 +27,7 @@ from headgate.cli.process import Output, stop_on_signal
 from headgate.cli.progress import Progress
 from headgate.cli.route import sources
 from headgate.cli.supervisor import Child, lock_state, no_space
+from headgate.dataplane.credentials import required
 from headgate.gateway import GatewaySettings, setting_types
 from headgate.gateway.old_settings import RENAMED
 
@@ -88,6 +90,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def metrics_url(self) -> str:
         return addresses.local_url(self.gateway.metrics.host, self.gateway.metrics.port)
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether clients need credentials."""
+        return required.are_required(self.gateway.auth, self.gateway.scheduling.content)
+
+    @property
+    def admin_token(self) -> Path | None:
+        """The file with the token of the metrics and admin pages: that of the settings, or of the machine;
+        None if they need none."""
+        if self.gateway.auth.admin_token_file is not None:
+            return Path(self.gateway.auth.admin_token_file)
+        return self.state / machine_state.ADMIN_CREDENTIAL if self.needs_keys else None
 
     @property
     def gateway_stop_s(self) -> float:
@@ -256,8 +271,11 @@ class _Machine:
                 words = ["--kubeconfig", options.kubeconfig, "--state", options.state]
                 words += ["--images", options.images] if options.images is not None else []
                 self._start_child("node", "node", *words)
-                self._start_child("controller", "controller", *_controller_arguments(options))
                 self._start_gateway()
+                token = options.admin_token
+                environment = {admin_token.FILE_VARIABLE: str(token)} if token is not None else None
+                arguments = _controller_arguments(options)
+                self._start_child("controller", "controller", *arguments, environment=environment)
                 if options.manifests:
                     progress.detail(_OBJECTS, "applying")
                     progress.done(_OBJECTS, await _apply(client, options.manifests))
@@ -300,15 +318,19 @@ class _Machine:
         told = f"{options.admin_url}\n{options.local_url}\n"
         if not file.exists() or file.read_text() != told:  # a full disk might reject a rewrite
             file.write_text(told)
-        words = ("--kubeconfig", options.kubeconfig, *options.gateway_arguments)
+        words: list[object] = ["--kubeconfig", options.kubeconfig, *options.gateway_arguments]
+        if options.gateway.auth.admin_token_file is None and options.admin_token is not None:
+            if not options.admin_token.exists():
+                private_files.write(options.admin_token, secrets.token_urlsafe(32).encode() + b"\n")
+            words += ["--auth-admin-token-file", options.admin_token]
         self._start_child("gateway", "gateway", *words)
 
-    def _start_child(self, name: str, *words: object) -> Child:
+    def _start_child(self, name: str, *words: object, environment: Mapping[str, str] | None = None) -> Child:
         logs = self._options.state / "logs"
         logs.mkdir(exist_ok=True)
         # With -P, Python never imports a file in the working directory as a module.
         argv = [sys.executable, "-P", "-m", "headgate", *map(str, words)]
-        child = Child(name, argv, logs / f"{name}.log")
+        child = Child(name, argv, logs / f"{name}.log", environment)
         self._children.append(child)
         self._tasks.append(asyncio.create_task(child.run(self._tell_restart), name=name))
         return child
@@ -332,7 +354,7 @@ class _Machine:
         progress.detail(_GATEWAY, "starting")
         async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as http:
             while True:
-                state = await _gateway_state(http, options.admin_url)
+                state = await _gateway_state(http, options.admin_url, options.admin_token)
                 if state is not None:
                     progress.done(_GATEWAY, options.url)
                     wanted = _routed_pools(await _snapshot(client))
@@ -411,11 +433,14 @@ async def _answers(endpoints: list[_EndpointState]) -> bool:
     return bool(endpoints)
 
 
-async def _gateway_state(http: httpx2.AsyncClient, base: str) -> _GatewayState | None:
+async def _gateway_state(http: httpx2.AsyncClient, base: str, token: Path | None) -> _GatewayState | None:
     """The gateway's routing state; None while it does not respond or is not ready."""
-    with contextlib.suppress(httpx2.HTTPError):
+    with contextlib.suppress(httpx2.HTTPError, OSError):
+        headers = admin_token.of_file(token) if token is not None else {}
         if (await http.get(f"{base}/readyz")).status_code == 200:
-            return msgspec.json.decode((await http.get(f"{base}/debug/config")).content, type=_GatewayState)
+            shown = await http.get(f"{base}/debug/config", headers=headers)
+            if shown.status_code == 200:
+                return msgspec.json.decode(shown.content, type=_GatewayState)
     return None
 
 
@@ -451,9 +476,11 @@ def _fell_over(child: Child) -> str:
 
 def _summary(options: Options, snapshot: routing.Snapshot) -> str:
     lines = ["", f"Headgate is up. The API is at {options.url}/v1", ""]
-    lines += [f"  Ask:   {curl(options.url, model)}" for model in _models(snapshot)[:1]]
+    asked = _models(snapshot)[:1]
+    lines += [f"  Ask:   {curl(options.url, model, needs_key=options.needs_keys)}" for model in asked]
+    token = options.admin_token
     lines += [
-        f"  See:   {options.admin_url}/dashboard",
+        f"  See:   {options.admin_url}/dashboard" + (f" with the token in {token}" if token else ""),
         f"  Look:  kubectl --kubeconfig {options.kubeconfig} get {_worth_a_look(snapshot)}",
         f"  Logs:  {options.state / 'logs'}",
         "",
@@ -462,10 +489,11 @@ def _summary(options: Options, snapshot: routing.Snapshot) -> str:
     return "\n".join(lines)
 
 
-def curl(url: str, model: str) -> str:
+def curl(url: str, model: str, *, needs_key: bool = False) -> str:
     """A command line that asks a model."""
+    key = " -H 'authorization: Bearer KEY'" if needs_key else ""
     body = json.dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": "Hello"}]})
-    return f"curl -N {url}/v1/chat/completions -H 'content-type: application/json' -d '{body}'"
+    return f"curl -N {url}/v1/chat/completions{key} -H 'content-type: application/json' -d '{body}'"
 
 
 def _worth_a_look(snapshot: routing.Snapshot) -> str:

@@ -12,6 +12,8 @@ STATE_VARIABLE = "HEADGATE_STATE"
 APISERVER_PORT_VARIABLE = "HEADGATE_APISERVER_PORT"
 GATEWAY_FILE = "gateway"
 """File in it with the URLs of the gateway's admin port and of its inference API, a line each."""
+ADMIN_CREDENTIAL = "admin-token"
+"""File in it with the token of the gateway's metrics and admin pages, if its clients need credentials."""
 DEFAULT_GATEWAY = "http://localhost:8081"
 """The default admin port of a gateway."""
 

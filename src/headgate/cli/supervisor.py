@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -40,9 +40,13 @@ class StateUnusable(Exception):  # noqa: N818 - reads as what it says
 class Child:
     """One supervised process; restarted whenever it ends without being stopped."""
 
-    def __init__(self, name: str, argv: Sequence[str], log_path: Path) -> None:
+    def __init__(
+        self, name: str, argv: Sequence[str], log_path: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment`: variables besides those of this process."""
         self.name = name
         self.argv = list(argv)
+        self._environment = {**os.environ, **(environment or {})}
         self.log_path = log_path
         self._log_began = log_path.stat().st_size if log_path.exists() else 0
         """Where this run's log lines begin."""
@@ -58,6 +62,7 @@ class Child:
             with self._open_log() as log:
                 self.process = await asyncio.create_subprocess_exec(
                     *self.argv,
+                    env=self._environment,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -14,7 +14,7 @@ from headgate.loadtest.lag import Burden
 from headgate.loadtest.measuring import Job, State, measure
 from headgate.loadtest.plan.arrivals import PROCESSES, Pace, paced
 from headgate.loadtest.plan.conversations import Api, Conversation, Form, conversations
-from headgate.loadtest.probing import probe, served_model
+from headgate.loadtest.probing import Patience, probe, served_model
 from headgate.loadtest.records import Record, Slo, Tally
 from headgate.loadtest.results import Measured, Results, load, results, save
 from headgate.loadtest.running import Limits
@@ -33,6 +33,7 @@ __all__ = [
     "Limits",
     "Measured",
     "Pace",
+    "Patience",
     "Record",
     "Response",
     "Results",

@@ -1,5 +1,6 @@
 """With a file of keys, a request is served only with one of them."""
 
+import logging
 import re
 import time
 
@@ -177,7 +178,8 @@ async def test_a_new_key_counts_at_once(start_guarded, keys_file):
 
 @pytest.mark.parametrize("bad", ["[", '[{"id": "a"}]', '[{"id": "a", "tenant": "A!", "sha256": "00"}]'])
 async def test_a_bad_file_changes_nothing_and_is_told(start_guarded, keys_file, bad, caplog):
-    """The keys that it had stay valid."""
+    """The keys that it had stay valid. The supervisor, which reads the file too, tells it as an error."""
+    caplog.set_level(logging.DEBUG)
     key = keys_file.make()
     gateway = await start_guarded()
     keys_file.path.write_text(bad)
@@ -189,6 +191,7 @@ async def test_a_bad_file_changes_nothing_and_is_told(start_guarded, keys_file, 
 
 async def test_a_file_that_others_may_read_lets_nobody_in(start_guarded, keys_file, caplog):
     """What was never read safely is not used."""
+    caplog.set_level(logging.DEBUG)
     key = keys_file.make()
     keys_file.path.chmod(0o644)
     gateway = await start_guarded()

@@ -127,8 +127,9 @@ async def _all_probed(options: Options, planned: Planned, targets: Sequence[Targ
 async def _probed(options: Options, planned: Planned, target: Target, place: int) -> _Server:
     server = target.server()
     salt = f"{planned.salt}-{place}" if place and planned.salt else planned.salt
+    patience = loadtest.Patience(lambda told: click.echo(f"{target.url}: {told}", err=True))
     try:
-        model = options.model or await loadtest.served_model(server)
+        model = options.model or await loadtest.served_model(server, patience)
         form = Form(
             api="chat" if options.api == "chat" else "completions",
             model=model,
@@ -136,7 +137,7 @@ async def _probed(options: Options, planned: Planned, target: Target, place: int
             is_exact=options.ignore_eos,
             more=planning.more_fields(options),
         )
-        probed = await loadtest.probe(server, form, salt)
+        probed = await loadtest.probe(server, form, salt, patience)
     except HttpError as error:
         raise HttpError(f"{target.url}: {error}", error.kind) from error
     return _Server(target, probed.form, salt, probed.notes)

@@ -21,6 +21,10 @@ OF_UP = (
     "admin.port",
     "workers.count",
     "scheduling.config_file",
+    "auth.keys_file",
+    "auth.tenants_file",
+    "auth.namespace",
+    "auth.admin_token_file",
 )
 """Gateway settings for which `headgate up` has flags."""
 

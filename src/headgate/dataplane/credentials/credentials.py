@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hmac
 import logging
 import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headgate import private_files
 from headgate.api import Tenant
@@ -21,6 +22,7 @@ from headgate.auth.keys import Key
 from headgate.auth.outcome import MISSING, NO_ADMIN, UNKNOWN, Denial
 from headgate.auth.token_cache import TokenCache
 from headgate.dataplane.credentials import key_file, required, tenant_file
+from headgate.dataplane.credentials.aside import aside
 from headgate.dataplane.credentials.key_set import TIMEOUT_S, KeySet
 from headgate.dataplane.settings.auth import Auth
 
@@ -30,6 +32,7 @@ MAX_TOKEN_BYTES = 4096
 POLL_S = 0.25
 """How often the files are looked at: a revoked key is rejected after that."""
 
+_KEYS_FILE, _TENANTS_FILE = "auth.keys_file", "auth.tenants_file"
 _TENANTS = "Tenants"
 """The place of trouble with those of a cluster."""
 
@@ -46,6 +49,38 @@ class _Cluster:
         """Whether they have changed, and are about to be applied."""
 
 
+class _File(NamedTuple):
+    """A file of keys or of tenants."""
+
+    place: str
+    """The setting that names it."""
+    path: str | None
+    state: tuple[int, ...] = ()
+    """What changes when the file does."""
+
+
+def _content_of(file: _File) -> list[Key] | dict[str, Tenant] | str:
+    """What the file says, or why it cannot be used."""
+    try:
+        if file.place == _KEYS_FILE:
+            return key_file.read(Path(file.path)) if file.path else []
+        return tenant_file.read(Path(file.path)) if file.path else {}
+    except ValueError as error:
+        return str(error)
+
+
+class _Known(NamedTuple):
+    """All keys and tenants at one moment."""
+
+    keys: list[Key]
+    tenants: dict[str, Tenant]
+    are_tenants_known: bool
+
+
+def _directory(known: _Known) -> Directory:
+    return Directory(known.keys, known.tenants, are_tenants_known=known.are_tenants_known)
+
+
 class Credentials:
     """Owned by a process. Bad files are reported, and what they said before stays in effect; while keys or
     tenants have never been read, nobody is let in."""
@@ -54,7 +89,8 @@ class Credentials:
         self, auth: Auth, content: dict[str, Any] | None = None, *, verifies_tokens: bool = True
     ) -> None:
         """`content`: that of the scheduler's configuration file. Only keys open pages, so where there are
-        only pages, tokens need not be verified."""
+        only pages, in the supervisor, tokens need not be verified. It reads the same files as all workers,
+        and logs their errors for them."""
         self.gate: Gate | None = None
         """None if no credentials are needed."""
         self.changed: Callable[[], None] = lambda: None
@@ -90,13 +126,13 @@ class Credentials:
             self._key_set = None
         elif self._key_set is None or self._key_set.source != found.keys:
             self._key_set = KeySet(found.keys, self._build)
-        self._read_files()
-        self._build()
+        self.look()
 
     def look(self) -> None:
         """Read the files that have changed."""
-        if self._read_files():
-            self._build()
+        for each in self._changed_files():
+            self._take(each, _content_of(each))
+        self._build()
 
     async def run(self) -> None:
         """Follow files and key sets until cancelled."""
@@ -122,7 +158,20 @@ class Credentials:
     async def _follow_files(self) -> None:
         while True:
             await asyncio.sleep(POLL_S)
-            self.look()
+            if changed := self._changed_files():
+                # In a thread: with thousands of tenants, this takes seconds.
+                auth = self._auth
+                contents = await aside(lambda: [_content_of(each) for each in changed])
+                if auth is not self._auth:
+                    continue
+                for each, content in zip(changed, contents, strict=True):
+                    self._take(each, content)
+                before = self.tenants
+                directory = await aside(functools.partial(_directory, self._known()))
+                if self.tenants is before and auth is self._auth and not self._cluster.is_due:
+                    self._use(directory)
+                else:
+                    self._build()
 
     # -- objects of a cluster
 
@@ -164,48 +213,52 @@ class Credentials:
 
     # -- files
 
-    def _read_files(self) -> bool:
-        """Returns whether a file had changed."""
+    def _changed_files(self) -> list[_File]:
         auth = self._auth
         if auth.mode == "off":
-            return False
-        is_changed = False
-        for place, file in (("auth.keys_file", auth.keys_file), ("auth.tenants_file", auth.tenants_file)):
-            signature = _signature(file)
-            if self._seen.get(place) == signature:
-                continue
-            self._seen[place] = signature
-            is_changed = True
-            try:
-                if place == "auth.keys_file":
-                    self._keys = key_file.read(Path(file)) if file else []
-                else:
-                    self._defined = tenant_file.read(Path(file)) if file else {}
-                self.troubles.pop(place, None)
-            except ValueError as error:
-                self._trouble(place, str(error))
-        return is_changed
+            return []
+        files = (_File(_KEYS_FILE, auth.keys_file), _File(_TENANTS_FILE, auth.tenants_file))
+        found = [each._replace(state=_signature(each.path)) for each in files]
+        return [each for each in found if self._seen.get(each.place) != each.state]
 
-    def _trouble(self, place: str, why: str) -> None:
+    def _take(self, file: _File, content: list[Key] | dict[str, Tenant] | str) -> None:
+        """Use the content of a file from now on; a text says why there is none."""
+        self._seen[file.place] = file.state
+        if isinstance(content, str):
+            self._trouble(file.place, content, logging.DEBUG if self._verifies_tokens else logging.ERROR)
+            return
+        self.troubles.pop(file.place, None)
+        if isinstance(content, dict):
+            self._defined = content
+        else:
+            self._keys = content
+
+    def _trouble(self, place: str, why: str, level: int = logging.ERROR) -> None:
         if self.troubles.get(place) != why:
-            log.error("%s: %s; what it said before stays in effect", place, why)
+            log.log(level, "%s: %s; what it said before stays in effect", place, why)
         self.troubles[place] = why
 
     # -- what follows
 
+    def _known(self) -> _Known:
+        tenants = {**self._cluster.tenants, **(self._defined or {})}
+        return _Known(
+            [*self._cluster.keys.values(), *self._keys],
+            {} if self._auth.mode == "off" else tenants,
+            self._defined is not None and self._cluster.are_tenants_known,
+        )
+
     def _build(self) -> None:
+        self._use(_directory(self._known()))
+
+    def _use(self, directory: Directory) -> None:
+        """Admit the clients of this directory from now on."""
         self._cluster.is_due = False
         found = required.trusted(self._auth, self._content)
-        tenants = {**self._cluster.tenants, **(self._defined or {})}
-        if self._auth.mode == "off":
-            tenants = {}
-        self.tenants = tenants
+        self.tenants = directory.tenants
         if not required.are_required(self._auth, self._content):
             self.gate = self._cache = None
         else:
-            are_known = self._defined is not None and self._cluster.are_tenants_known
-            every_key = [*self._cluster.keys.values(), *self._keys]
-            directory = Directory(every_key, tenants, are_tenants_known=are_known)
             self._cache = None
             if found is not None and (key_set := self._key_set) is not None:
                 self._cache = TokenCache(found.issuer, directory, lambda: key_set.keys, key_set.want)

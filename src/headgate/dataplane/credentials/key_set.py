@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import httpx2
 
 from headgate import http_clients, private_files
 from headgate.auth import tokens
+from headgate.dataplane.credentials.aside import aside
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +68,7 @@ class KeySet:
         try:
             content = await self._fetched()
             if content != self._content:
-                self.keys = tokens.read_keys(content)
+                self.keys = await aside(functools.partial(tokens.read_keys, content))
                 self._content = content
                 self._changed()
             self.trouble, self.fetched_at = "", time.time()
