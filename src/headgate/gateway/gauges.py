@@ -97,7 +97,7 @@ class _Reader:
 
     def providers(self) -> _Samples:
         found = self._shell.plane.providers
-        usable = [((name,), 1.0) for name in found.by_name]
+        usable: _Samples = [((name,), 1.0) for name in found.by_name]
         return usable + [((name,), 0.0) for name in found.troubles if name]
 
     def body_bytes(self) -> _Samples:
