@@ -172,3 +172,21 @@ async def test_rerank_counts_all_of_its_texts(gateway, endpoint):
     (connection,) = gateway.shell.clients.all
     assert connection.exchange.life.decision.scheduled.prompt_tokens > 2000
     call.answer(b"{}")
+
+
+@pytest.mark.parametrize("words", ["deep canal ", "deep,canal,", "\u6c34\u8def", "caf\u00e9"])
+@pytest.mark.parametrize("begin", ["data:image/png;base64,", ";base64,"])
+@pytest.mark.parametrize("is_escaped", [True, False])
+def test_a_text_that_begins_like_a_file_is_one(words, begin, is_escaped):
+    """Whoever sends it pays for all of it, and not for an image of one pixel."""
+    image = base64.b64encode(png(1, 1, b"x" * 300)).decode()
+    text = begin + image + words * 20_000
+    content = [{"type": "text", "text": text}]
+    body = json.dumps(
+        {"model": "m", "messages": [{"role": "user", "content": content}]}, ensure_ascii=is_escaped
+    )
+    found = prompt.read(inspect(body.encode()), "/v1/chat/completions")
+    assert not found.media
+    assert found.size > len(words.encode()) * 20_000
+    large = prompt.read_large(body.encode(), {"messages": (body.index("["), len(body.encode()) - 1)}, "/v1")
+    assert not large.media

@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import time
 
 import pytest
 import yaml
@@ -122,6 +123,18 @@ async def test_ids_come_from_headers_cookies_or_wherever_clients_put_them(start,
         assert (await gateway.ask(cookie="a=b; sid=one")).body == wanted
         assert (await gateway.ask(x_claude_code_session_id="one")).body == wanted
         assert (await gateway.ask(x_mine="one", cookie="sid=two")).body == wanted
+
+
+@pytest.mark.parametrize("text", ["\\", '\\"', "\\101", "=", ";", "sid="])
+async def test_cookies_of_any_content_take_little_time(start, endpoints, text):
+    """The whole of the data path waits for it."""
+    gateway = await start(*endpoints, settings=by_id(sources=[{"cookie": "sid"}]))
+    cookie = f'sid="{text * (8_000 // len(text))}"'
+    began = time.process_time()
+    assert (await gateway.ask(cookie=cookie)).status == 200
+    assert time.process_time() - began < 0.2
+    wanted = (await gateway.ask(cookie='a="b"; sid="one"')).body
+    assert (await gateway.ask(cookie="sid=one")).body == wanted
 
 
 async def test_a_label_of_the_endpoint_may_be_in_the_answer(start_gateway, start_endpoint):

@@ -138,6 +138,21 @@ async def test_pages_answer_what_did_not_come_over_http():
     assert (await answer(app, messages.Ask(6, "GET", "/nothing", ""))).status == 404
 
 
+async def test_a_page_that_fails_or_is_too_long_is_told(monkeypatch):
+    """The worker serves requests: somebody who looks at a page must not end it."""
+
+    async def page(request: Request) -> JSONResponse:
+        size = int(request.path_params["size"])
+        return JSONResponse("x" * size if size else float("nan"))
+
+    monkeypatch.setattr(channel, "MAX_CARRIED_BYTES", 1000)
+    app = Starlette(routes=[Route("/debug/{size}", page)])
+    found = [await answer(app, messages.Ask(5, "GET", f"/debug/{size}", "")) for size in (998, 999, 0)]
+    assert [each.status for each in found] == [200, 500, 500]
+    assert b"1001 bytes" in found[1].body
+    assert b"see the log" in found[2].body
+
+
 def any_process() -> int:
     return os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
 

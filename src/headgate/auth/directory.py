@@ -59,13 +59,14 @@ class Directory:
         identity = found[1]
         return EXPIRED if isinstance(identity, Identity) and identity.ends_at <= now else identity
 
-    def still_allows(self, identity: Identity, model: str) -> bool:
-        """Whether a client that was admitted before may still use a model."""
+    def still_allows(self, identity: Identity, model: str | None) -> bool:
+        """Whether a client that was admitted before may still use a model, or None where there is none."""
         if identity.by.startswith(KEY):
             held = self._holders.get(identity.by)
-            return held is not None and held.grant.may_use(model)
-        grant = self._grants.get(identity.grant.name) or self._of_undefined(identity.grant.name)
-        return isinstance(grant, Grant) and grant.may_use(model)
+            grant: Grant | Denial | None = held.grant if held is not None else None
+        else:
+            grant = self._grants.get(identity.grant.name) or self._of_undefined(identity.grant.name)
+        return isinstance(grant, Grant) and (model is None or grant.may_use(model))
 
     def of_subject(self, subject: str, by: str, ends_at: float) -> Identity | Denial:
         """The client of this name, which a token or a client certificate proves."""

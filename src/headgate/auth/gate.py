@@ -81,8 +81,8 @@ class Gate:
             return found if denial is MISSING or isinstance(found, Identity) else denial
         return denial
 
-    def still_allows(self, identity: Identity, model: str) -> bool:
-        """Whether a client that was admitted before may still use a model."""
+    def still_allows(self, identity: Identity, model: str | None) -> bool:
+        """Whether a client that was admitted before may still use a model, or None where there is none."""
         return self._directory.still_allows(identity, model)
 
     def client_of(self, credential: bytes, now: float) -> Identity | Denial:

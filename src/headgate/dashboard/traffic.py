@@ -109,12 +109,16 @@ class Traffic:
         ones. And how many there are."""
         if not self._samples:
             return [], 0
-        names = sorted({key[2:4] for key in self._samples[-1].counts if key[:2] == (REQUESTS, "model")})
-        if len(names) > most:
-            rows = {name: self._row(REQUESTS, "model", *name) for name in names}
-            busiest = sorted(names, key=lambda name: (-(rows[name].per_s or 0.0), -rows[name].total, name))
-            return [self._latency(*name) for name in busiest[:most]], len(names)
-        return [self._latency(*name) for name in names], len(names)
+        last, first = self._samples[-1].counts, self._samples[0].counts
+        names: dict[Key, tuple[float, float]] = {}
+        for key, values in last.items():
+            if key[:2] == (REQUESTS, "model"):
+                total, (lately, ever) = values[0], names.get(key[2:4], (0.0, 0.0))
+                names[key[2:4]] = lately + total - first.get(key, (0.0,))[0], ever + total
+        chosen = sorted(names)
+        if len(chosen) > most:
+            chosen = sorted(names, key=names.__getitem__, reverse=True)[:most]
+        return [self._latency(model, pool) for model, pool in chosen], len(names)
 
     def _latency(self, model: str, pool: str) -> Latency:
         return Latency(

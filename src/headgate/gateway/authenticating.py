@@ -40,6 +40,19 @@ def expired(services: Services, identity: Identity, headers: list[Header]) -> Re
     return rejected(services, EXPIRED, headers) if identity.ends_at <= time.time() else None
 
 
+def why_over(services: Services, identity: Identity | None, model: str | None) -> str:
+    """Why a client that was admitted before may not go on with what it has opened, with this model or with
+    none; empty if it may."""
+    gate = services.credentials.gate
+    if gate is None:
+        return ""
+    if identity is None:
+        return "credentials are needed now"
+    if identity.ends_at <= time.time():
+        return "the credentials have expired"
+    return "" if gate.still_allows(identity, model) else "the credentials are no longer valid"
+
+
 def rejected(services: Services, denial: Denial, headers: list[Header]) -> Refusal:
     """The response for a client that is not admitted, which is counted."""
     services.recorder.denied(denial.code)

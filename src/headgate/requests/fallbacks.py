@@ -25,6 +25,7 @@ __all__ = [
     "NO_ENDPOINT",
     "SATURATED",
     "SLO",
+    "end",
     "is_late",
     "of",
     "reason_of",
@@ -131,6 +132,14 @@ def take_next(life: Life, reason: str) -> None:
     life.decision, fallen.upcoming = fallen.upcoming, None
     fallen.place += 1
     life.pool = None
+
+
+def end(life: Life) -> None:
+    """Nothing takes the request over any more."""
+    fallback = of(life)
+    if fallback is not None:
+        fallen = life.fallen = life.fallen or Fallen()
+        fallen.fallback, fallen.place = fallback, len(fallback.next)
 
 
 def told(life: Life, refusal: Refusal) -> Refusal:

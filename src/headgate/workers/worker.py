@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from collections.abc import Collection, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 from starlette.applications import Starlette
 
 from headgate import allocator, cluster, garbage
@@ -22,6 +24,8 @@ from headgate.telemetry import sums
 from headgate.workers import channel as wire
 from headgate.workers import messages
 from headgate.workers.accounts import SupervisorTransport
+
+log = logging.getLogger(__name__)
 
 COUNT_INTERVAL_S = 5.0
 """How often metrics are reported unasked: counts since the last report are lost if the worker is killed. A
@@ -226,7 +230,8 @@ class _Worker:
 
 
 async def answer(app: Starlette, ask: messages.Ask) -> messages.Answered:
-    """The response of an application to a request that did not come over HTTP."""
+    """The response of an application to a request that did not come over HTTP. A page that fails, or that is
+    too long for the channel, must not end the worker, which serves requests."""
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -249,8 +254,20 @@ async def answer(app: Starlette, ask: messages.Ask) -> messages.Answered:
         "server": None,
         "root_path": "",
     }
-    await app(scope, receive, send)
+    try:
+        await app(scope, receive, send)
+    except Exception:
+        log.exception("a page failed: %s", ask.path[:256])
+        return _failed(ask, "the page failed: see the log of the gateway")
     headers = dict(sent[0]["headers"])
     body = b"".join(message.get("body", b"") for message in sent[1:])
+    if len(body) > wire.MAX_CARRIED_BYTES:
+        return _failed(
+            ask, f"the page has {len(body)} bytes, more than the {wire.MAX_CARRIED_BYTES} that can be shown"
+        )
     content_type = headers.get(b"content-type", b"").decode("latin-1")
     return messages.Answered(ask.id, sent[0]["status"], content_type, body)
+
+
+def _failed(ask: messages.Ask, message: str) -> messages.Answered:
+    return messages.Answered(ask.id, 500, "application/json", msgspec.json.encode({"message": message}))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
+
+from headgate.auth import keys
 
 UPGRADE = (
     b"GET /ws HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgrade\r\nupgrade: websocket\r\n"
@@ -158,3 +161,25 @@ async def test_a_response_that_breaks_off_instead_of_an_upgrade_is_reset(front, 
     assert (await client.head()).status == 200
     with pytest.raises(ConnectionError):
         await client.reader.readexactly(9)
+
+
+async def test_a_key_that_is_gone_ends_its_tunnels(start_front, echo, service, to, tmp_path):
+    """As it ends sessions with models: a tunnel may be in use for days."""
+    shown, key = keys.create("team-a", "")
+    keys_file = tmp_path / "keys.json"
+    keys_file.touch(0o600)
+    keys_file.write_text(json.dumps([{"id": key.id, "tenant": "team-a", "sha256": key.sha256}]))
+    front = await start_front(auth_keys_file=str(keys_file))
+    await front.route({"backendRefs": [to("web")]}, objects_=service("web", echo))
+    client = await front.connect()
+    client.send(UPGRADE.replace(b"\r\n\r\n", f"\r\nx-api-key: {shown}\r\n\r\n".encode()))
+    assert (await client.head()).status == 101
+    clients, now = front.gateway.shell.clients, front.gateway.shell.now
+    clients.sweep(now())
+    client.send(b"a")
+    assert await client.reader.readexactly(2) == b"<a"
+    keys_file.write_text("[]")
+    front.gateway.shell.services.credentials.look()
+    clients.sweep(now())
+    assert await client.rest() == b""
+    await asyncio.wait_for(echo.lost.wait(), 10)

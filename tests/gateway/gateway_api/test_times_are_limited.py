@@ -7,6 +7,9 @@ import socket
 
 import pytest
 
+from headgate import api, routing
+from headgate.api.fallbacks import USUAL
+
 
 @pytest.mark.parametrize("timeouts", [{"request": "100ms"}, {"request": "1h", "backendRequest": "100ms"}])
 async def test_a_request_without_a_response_in_time_gets_504(timeouts, front, endpoint, service, to):
@@ -41,6 +44,20 @@ async def test_an_endpoint_of_a_pool_is_bounded_too(front, endpoint):
     response = await front.ask("/v1/completions", "POST", b'{"model":"m"}')
     assert response.status == 504
     await endpoint.connections[0].lost
+
+
+async def test_the_time_of_a_rule_is_for_all_pools_together(front, start_endpoint):
+    """When it is over, no other pool takes the request over, which would have no end at all."""
+    slow, spare = await start_endpoint(), await start_endpoint()
+    front.pool("spare", spare)
+    fallback = routing.Fallback(
+        next=(routing.Next("", api.ObjectRef("InferencePool", "shop", "spare")),), reasons=USUAL
+    )
+    pool = front.pool("llama", slow, fallback=fallback)
+    await front.route({"backendRefs": [pool], "timeouts": {"request": "100ms"}})
+    response = await front.ask("/v1/completions", "POST", b'{"model":"m"}')
+    assert (response.status, response.json["error"]["code"]) == (504, "upstream_timeout")
+    assert not spare.calls
 
 
 async def test_a_head_that_does_not_come_is_told(front, endpoint, service, to, eventually):

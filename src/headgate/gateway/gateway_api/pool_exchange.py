@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.gateway.exchange import Client, Exchange
-from headgate.requests import fallen, states, way
+from headgate.requests import fallbacks, fallen, states, way
 from headgate.requests.bodies import large
 from headgate.requests.decision import decide_in
 from headgate.requests.received import OpaqueBody
@@ -82,6 +82,7 @@ class PoolExchange(Exchange):
         """The rule's timeout is over. Returns whether that ends the request; if not, it waits for something
         that ends soon by itself."""
         if self.life.state & (states.QUEUED | states.TRYING):
+            fallbacks.end(self.life)  # the time is for all pools together
             refusal = Refusal.upstream("no endpoint responded in time", code="upstream_timeout", status=504)
             self.turn_away(refusal, now)
             return True

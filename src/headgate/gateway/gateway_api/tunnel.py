@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import httptools
 
-from headgate.gateway import refusals
+from headgate.gateway import authenticating, refusals
 from headgate.gateway.connections import why_unreachable
 from headgate.gateway.gateway_api import changes
 from headgate.gateway.response_parser import ResponseParser
@@ -121,9 +121,11 @@ class Tunnel:
             self._upstream.resume_reading()
 
     def sweep(self, now: float) -> None:
-        idle_s = self._task.shared.services.settings.endpoints.stream_idle_timeout_s
-        if now - self._heard_at > idle_s:
-            self._task.client.abort()
+        task, services = self._task, self._task.shared.services
+        if now - self._heard_at > services.settings.endpoints.stream_idle_timeout_s:
+            task.client.abort()
+        elif self._status == _SWITCHING and authenticating.why_over(services, task.identity, None):
+            task.client.abort()  # nobody knows where a frame of its protocol ends
 
     # -- asyncio.Protocol, for the connection to the endpoint
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from headgate.gateway import refusals
+from headgate.gateway import authenticating, refusals
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.websocket.exchange import SessionExchange
 from headgate.gateway.websocket.frames import GOING_AWAY, POLICY
@@ -154,15 +153,8 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _why_over(self, session: SessionExchange) -> str:
         """Why the client may no longer have its session; empty if it may."""
-        gate, identity = self._services.credentials.gate, self._request.parsed.identity
-        if gate is None:
-            return ""
-        if identity is None:
-            return "credentials are needed now"
-        if identity.ends_at <= time.time():
-            return "the credentials have expired"
-        is_allowed = gate.still_allows(identity, session.life.decision.model)
-        return "" if is_allowed else "the credentials are no longer valid"
+        model = session.life.decision.model
+        return authenticating.why_over(self._services, self._request.parsed.identity, model)
 
     def sweep(self, now: float) -> None:
         """Called about once a second."""

@@ -33,6 +33,7 @@ HEAD_CHARACTERS: Final = 32 * 1024
 """Of the base64 string, searched for the size of an image."""
 _AUDIO: Final = (b"RIFF", b"ID3", b"OggS", b"fLaC", b"\xff\xfb", b"\xff\xf3")
 _QUOTE: Final = b'"'[0]
+_OF_TEXT: Final = (b" ", b".", b",")
 
 MAX_LOOKED_AT: Final = 2000
 """Positions in a prompt where an image may begin. A prompt with more does not contain images."""
@@ -128,8 +129,17 @@ def _segments(text: bytes | bytearray, start: int, end: int) -> Iterator[tuple[i
             sample = text[first : first + SAMPLE_BYTES]
             if text[found.start()] == _QUOTE and b";base64," in sample:
                 at = first  # a data URL, which declares its type
-            elif b" " not in sample:
+            elif _is_base64(text, first, last):
                 yield first, last
+
+
+def _is_base64(text: bytes | bytearray, first: int, last: int) -> bool:
+    """Whether a string has nothing that texts have and base64 has not. A text that only begins like a file
+    would count for a few tokens."""
+    if any(text.find(each, first, last) >= 0 for each in _OF_TEXT):
+        return False
+    escape = text.find(b"\\", first, last)  # far quicker than a search for two bytes
+    return (escape < 0 or text.find(b"\\u", escape, last) < 0) and text[first:last].isascii()
 
 
 def _repeated(digest: bytes, length: int) -> bytes:
