@@ -113,6 +113,8 @@ def test_a_slower_server_is_found_to_be_worse(url: str, tmp_path: Path) -> None:
         done = run(url, "--compare", slow, *plan, "--rounds", "2", "--save", str(saved))
         assert done.exit_code == 0, done.output
         assert re.search(r"^TTFT p50 .* \* worse$", done.stdout, re.MULTILINE), done.stdout
+        for name, server in (("first", url), ("second", slow)):
+            assert re.search(rf"^{name}: {server}, begun at 20", done.stdout, re.MULTILINE)
         assert re.search(r"^requests/s +[\d.]+ +[\d.]+ +[+-]", done.stdout, re.MULTILINE)
         again = run(slow, "--compare", str(saved), *plan, "-o", "json")
     differences = {each["name"]: each for each in json.loads(again.stdout)["differences"]}

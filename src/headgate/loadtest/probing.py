@@ -83,6 +83,10 @@ async def served_model(server: Server, patience: Patience | None = None) -> str:
     while patience is not None and await patience.wait(answer.status, answer.headers):
         answer = await server.get("/v1/models", ANSWER_S)
     try:
+        if answer.status in (401, 403):
+            raise ValueError(
+                f"status {answer.status}: set HEADGATE_API_KEY, or name a file by --api-key-file"
+            )
         if answer.status != 200:
             raise ValueError(f"status {answer.status}")
         listed = msgspec.json.decode(answer.body, type=_Models).data

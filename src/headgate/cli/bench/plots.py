@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from headgate.cli.bench.tables import NAMES
 from headgate.cli.simulate.plots import STYLE, line_style, plain_numbers
 from headgate.loadtest import Histogram, Measured
 
@@ -37,19 +38,33 @@ def draw(file: Path, runs: Sequence[Measured]) -> None:
     with mpl.rc_context(STYLE):
         figure, axes = pyplot.subplots(2, 2, figsize=_SIZE, layout="constrained")
         pyplot.close(figure)  # the figure is saved later: pyplot must not keep a reference
-        figure.suptitle("; ".join(f"{run.url} ({run.model})" for run in runs), x=0.01, ha="left")
+        labels = _labels(runs)
+        shown = (f"{label} ({run.model})" for label, run in zip(labels, runs, strict=True))
+        figure.suptitle("; ".join(shown), x=0.01, ha="left")
+        objective_s = runs[0].tally.slo.ttft_s
         for row, (name, kind) in enumerate((("TTFT", "ttft"), ("ITL", "itl"))):
-            for place, run in enumerate(runs):
-                _over_time(axes[row][0], run, kind, place)
-                _distribution(axes[row][1], getattr(run.tally, kind), run.url, place)
-            _finish(axes[row], name)
+            for place, (run, label) in enumerate(zip(runs, labels, strict=True)):
+                _over_time(axes[row][0], run, kind, label, place)
+                _distribution(axes[row][1], getattr(run.tally, kind), label, place)
+            _finish(axes[row], name, "requests" if kind == "ttft" else "pauses between tokens")
+        if objective_s is not None:
+            for axes_of_times, line in ((axes[0][0], "axhline"), (axes[0][1], "axvline")):
+                told = f"objective: {1000 * objective_s:g} ms"
+                getattr(axes_of_times, line)(1000 * objective_s, color="black", linestyle=":", label=told)
         for each in axes[0]:
             if each.lines:
                 each.legend(loc="best", fontsize=8)
         figure.savefig(file, dpi=_DPI, format="png", metadata={"Software": "headgate"})
 
 
-def _over_time(axes: Any, run: Measured, kind: str, place: int) -> None:
+def _labels(runs: Sequence[Measured]) -> list[str]:
+    """What distinguishes runs, which may be of the same server."""
+    if len(runs) < 2:
+        return [run.url for run in runs]
+    return [f"{name}: {run.url}" for name, run in zip(NAMES, runs, strict=True)]
+
+
+def _over_time(axes: Any, run: Measured, kind: str, label: str, place: int) -> None:
     windows = run.tally.windows
     style = line_style(place)
     for share, opacity in _PERCENTILES:
@@ -58,8 +73,8 @@ def _over_time(axes: Any, run: Measured, kind: str, place: int) -> None:
             for number, part in enumerate(windows.parts)
             if (times := getattr(part, kind)).count
         ]
-        label = f"{run.url} p{100 * share:.0f}"
-        axes.plot(*zip(*points, strict=True), alpha=opacity, label=label, **style) if points else None
+        told = f"{label}, p{100 * share:.0f}"
+        axes.plot(*zip(*points, strict=True), alpha=opacity, label=told, **style) if points else None
 
 
 def _distribution(axes: Any, times: Histogram, label: str, place: int) -> None:
@@ -69,10 +84,11 @@ def _distribution(axes: Any, times: Histogram, label: str, place: int) -> None:
         axes.step(xs, [share for _, share in found], where="post", label=label, **line_style(place))
 
 
-def _finish(row: Any, name: str) -> None:
+def _finish(row: Any, name: str, counted: str) -> None:
     row[0].set(title=f"{name} by the time at which requests were due", xlabel="seconds", ylabel="ms")
     row[0].set_ylim(bottom=0)
-    row[1].set(title=f"{name}: share that is not longer", xlabel="ms", ylim=(0, 1.02))
+    title = f"{name}: share of {counted} within a time"
+    row[1].set(title=title, xlabel="ms", ylabel=f"share of {counted}", ylim=(0, 1.02))
     if row[1].lines:
         row[1].set_xscale("log")
         plain_numbers(row[1].xaxis, *row[1].get_xlim())

@@ -148,7 +148,7 @@ def _empty(options: Options, planned: Planned, server: _Server) -> Measured:
         headgate=metadata.version("headgate"),
         url=server.target.url,
         model=server.form.model,
-        began_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        began_at=_now(),
         configuration=planned.configuration,
         is_streamed=options.stream,
         duration_s=0.0,
@@ -156,6 +156,10 @@ def _empty(options: Options, planned: Planned, server: _Server) -> Measured:
         tally=Tally(slo=planning.slo(options)),
         notes=[*planned.notes, *server.notes],
     )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _divided(
@@ -185,6 +189,8 @@ async def _measure(
     )
     # Requests keep the times of the whole plan: this part begins with its first request.
     early_s = part[0][0].request.at_s
+    if not run.duration_s:
+        run.began_at = _now()
     watch.follow(run)
     if options.workers > 1:
         tally, burdens = await loadtest.measure_in_processes(job, options.workers, stop, watch.begin, early_s)

@@ -14,6 +14,8 @@ from headgate.cli.objects import printing
 from headgate.loadtest import Difference, Measured, Results
 from headgate.loadtest.results import Times
 
+NAMES = ("first", "second")
+"""Of two runs that are compared."""
 _NONE = "-"
 _MAX_ENDPOINTS = 20
 _MAX_ERRORS = 10
@@ -29,9 +31,14 @@ def show(runs: Sequence[Results], differences: Sequence[Difference], notes: Sequ
     for each in runs:
         _print_run(console, each)
     if differences:
+        for name, run in zip(NAMES, runs, strict=True):
+            console.print(
+                f"{name}: {printing.escaped(run.url)}, begun at {run.began_at}", style="bold", soft_wrap=True
+            )
         _print(console, _comparison(runs, differences))
         console.print(
-            "Changes are those of the second from the first; * marks intervals that do not contain 0.",
+            "Changes are from the first to the second. * marks those that chance hardly explains: their "
+            "interval does not contain 0.",
             style="dim",
             soft_wrap=True,
         )
@@ -144,7 +151,7 @@ def _endpoints(run: Results) -> Table:
 
 
 def _comparison(runs: Sequence[Results], differences: Sequence[Difference]) -> Table:
-    table = _table("", "first", "second", "change", "95 % interval", "")
+    table = _table("", *NAMES, "change", "95 % interval", "")
     for each in differences:
         if each.unit == "share" and not each.first and not each.second:
             continue
