@@ -17,7 +17,7 @@ READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
 _LOW = 10
 """A nice value that leaves a tenth of a core beside a busy process, so that attacks still progress."""
-_GATEWAY_READY = r"is ready on \S+:(\d+); metrics on (\S+:(\d+)\S*), admin on (\S+:(\d+)\S*)\n"
+_GATEWAY_READY = r"is ready on \S+:(\d+); metrics on (\S+:(\d+)\S*), dashboard on (\S+:(\d+))/dashboard\n"
 
 
 @contextlib.contextmanager

@@ -99,6 +99,13 @@ CASES = {
         {"pool": "p"},
         "2% of the answers of p break off",
     ),
+    "HeadgatePoolSaturated": Case(
+        total("headgate_gateway_requests_total", "outcome", served="+80", queue_timeout="+15", evicted="+5")
+        | {'headgate_gateway_requests_total{model="n",pool="p",outcome="served"}': "+100"},
+        [total("headgate_gateway_requests_total", "outcome", served="+80", rate_limit_exceeded="+20")],
+        {"model": "m", "pool": "p"},
+        "20% of the requests for m get 429: p has no capacity for them",
+    ),
     "HeadgateSlowFirstToken": Case(
         buckets("+50", "+90", "+100", "+100"),
         [buckets("+99", "+100", "+100", "+100")],
@@ -126,6 +133,49 @@ CASES = {
         [{'headgate_gateway_endpoint_readings{state="fresh"}': "2"}],
         {"state": "stale"},
         "the metrics of 2 engines are stale: see /debug/endpoints",
+    ),
+    "HeadgateEnginesNotServed": Case(
+        {'headgate_gateway_url_servers{instance="i",state="not_ready"}': "2"},
+        [{'headgate_gateway_url_servers{instance="i",state="ready"}': "2"}],
+        {"instance": "i", "state": "not_ready"},
+        "2 engines that i knows by their URLs are not served: see /debug/objects on the admin port",
+    ),
+    "HeadgateObjectFilesInvalid": gauge(
+        "headgate_gateway_objects_invalid_files",
+        "1",
+        "0",
+        "1 files of objects of i have errors; their last valid versions are in effect",
+        instance="i",
+    ),
+    "HeadgateCredentialsInvalid": gauge(
+        "headgate_gateway_credentials_valid",
+        "0",
+        "1",
+        "i cannot read its files of keys or tenants; what they said before is in effect",
+        instance="i",
+    ),
+    "HeadgateOpen": gauge(
+        "headgate_gateway_open",
+        "1",
+        "0",
+        "everybody who reaches i may use it: it needs no credentials",
+        instance="i",
+    ),
+    "HeadgateCertificateInvalid": gauge(
+        "headgate_gateway_tls_certificate_valid",
+        "0",
+        "1",
+        "the present certificate a.crt of i is not valid; the last valid one is served",
+        instance="i",
+        source="a.crt",
+    ),
+    "HeadgateCertificateExpires": gauge(
+        "headgate_gateway_tls_certificate_expiry_timestamp_seconds",
+        str(45 * 60 + 86400),
+        str(45 * 60 + 8 * 86400),
+        "the certificate a.crt of i expires in 1d 0h 0m 0s",
+        instance="i",
+        source="a.crt",
     ),
     "HeadgateLimitsNotShared": gauge(
         "headgate_gateway_limit_source_away",

@@ -35,6 +35,8 @@ AFTER_AN_EVENT = {
     "headgate_controller_autoscaling_replicas",
     "headgate_controller_autoscaling_start_seconds",
     "headgate_gateway_attempts_failed_total",
+    "headgate_gateway_authentication_failures_total",
+    "headgate_gateway_fallbacks_total",
     "headgate_gateway_flow_control_queue_size",
     "headgate_gateway_flow_control_request_queue_duration_seconds_bucket",
     "headgate_gateway_flow_control_requests_total",

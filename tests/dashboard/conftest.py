@@ -134,7 +134,8 @@ def queue(*flows: tuple[str, int], why: str = "the pool has no capacity", pool: 
         {"name": name, "requests": count, "weight": 1.0, "oldest_s": count / 10, "standing": f"is {place}"}
         for place, (name, count) in enumerate(flows)
     ]
-    band = {"priority": 0, "flows": rows}
+    first = [{"flow": name, "why": why} for name, _ in flows]
+    band = {"priority": 0, "flows": rows, "first": first}
     total = sum(count for _, count in flows)
     view = {"requests": total, "bytes": 10 * total, "saturation": 1.5, "bands": [band]}
     return {pool: [{"is_on": True, "in_flight": 4, "why": why, "queue": view}]}
@@ -217,6 +218,7 @@ class FakeWorkers:
             "version": "0.1.0",
             "address": "127.0.0.1:8080",
             "is_ready": True,
+            "has_api_server": True,
             "errors": [],
         }
         self.named: list[dict[str, Any]] = []
@@ -252,7 +254,7 @@ class FakeWorkers:
     async def objects(self) -> dashboard.Objects:
         return self.there
 
-    def families(self, names: Collection[str]) -> list[Family]:
+    async def families(self, names: Collection[str]) -> list[Family]:
         return [each for each in self.counted if each.name in names]
 
     def urls(self) -> list[dict[str, Any]]:

@@ -86,6 +86,16 @@ async def test_the_cookie_opens_nothing_else(client, path):
     assert (await client.get(path, headers={"cookie": cookie})).status_code == 401
 
 
+async def test_the_printed_address_leads_there(client):
+    """Somebody opens the admin port without a path: a browser goes on, and a program is not served."""
+    answer = await client.get("/")
+    assert (answer.status_code, answer.headers["refresh"]) == (401, "0; url=/dashboard")
+    assert 'name="token"' in answer.text
+    wrong = await client.get("/", headers={"authorization": "Bearer wrong"})
+    assert wrong.status_code == 403
+    assert "refresh" not in wrong.headers
+
+
 async def test_wrong_credentials_are_told(client, keys):
     """In words that are escaped, with the form for another try."""
     answer = await sign_in(client, "wrong")

@@ -55,3 +55,12 @@ def test_conditions_are_good_or_bad(told, kind, status, shown, is_bad):
     changed = type(condition)(type=kind, status=status, reason="why", message="", last_transition_time="")
     rows = models.conditions([changed])
     assert [(row.words, row.is_bad) for row in rows] == ([] if shown is None else [(shown, is_bad)])
+
+
+async def test_a_gateway_without_an_api_server_has_none(http, workers):
+    """The page says so in one sentence, without empty tables."""
+    workers.said = workers.said | {"has_api_server": False}
+    page = (await http.get("/dashboard/models")).text
+    assert "This gateway has no API server, and so no Models" in page
+    assert "<table>" not in page
+    assert "From the API server" not in page

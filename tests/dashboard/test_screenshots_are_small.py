@@ -13,7 +13,7 @@ WHY = "gets no requests for another 21 s, after 5 failures in a row, the last: c
 
 
 @pytest.fixture
-def scene(workers, endpoint, pool, kept):
+def scene(workers, endpoint, pool, kept, told):
     """Two pools, of which one has an engine that fails."""
     rows = [
         endpoint(
@@ -68,7 +68,15 @@ def scene(workers, endpoint, pool, kept):
         slo_misses=3,
     )
     embed = pool("embed", endpoints=2, requests_running=3, arrivals=4.2, prompt_tokens=1_900.0)
-    workers.has(0, *rows, pools=(chat, embed), kept=KeptPage([], [kept(1)], [], 0))
+    full = "the pool has no capacity: requests wait in 5 of 5 engines"
+    workers.has(
+        0,
+        *rows,
+        pools=(chat, embed),
+        kept=KeptPage([], [kept(1)], [], 0),
+        flow=told.queue(("batch", 11), ("team-a", 3), why=full, pool="default/chat"),
+        limits={"tenant/team-b/minute": told.limit(available=31.0, refused=18)},
+    )
 
 
 @pytest.mark.parametrize(

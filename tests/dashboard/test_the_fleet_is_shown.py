@@ -139,7 +139,8 @@ async def test_many_viewers_cost_as_much_as_one(http, workers, endpoint, monkeyp
     workers.has(0, endpoint("a"))
     for _ in range(20):
         await page(http)
-    assert workers.asked == ["/debug/fleet", "/signals"]
+    pages = ["/debug/fleet", "/signals", "/debug/routes", "/debug/limits", "/debug/flow"]
+    assert workers.asked == pages
 
 
 async def test_scripts_get_only_what_changes(http, workers, endpoint):

@@ -83,7 +83,7 @@ def test_alerts_and_panels_share_their_thresholds():
             query = panel["targets"][-1]["expr"].replace("[$__rate_interval]", "[5m]")
             query = re.sub(r'namespace=~"\$namespace", pod=~"\$pod"(, )?', "", query).replace("{}", "")
             assert f"{query} > {step['value']}" in exprs, panel["title"]
-    assert found == 3
+    assert found == 4
 
 
 def test_prometheus_takes_the_rules(promtool, tmp_path):

@@ -55,6 +55,25 @@ AMBIGUOUS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1/chat/completion", "/v1/chat/completions"),
+        ("/v1/tokenise", ""),
+        ("/v1/v2/embed", "/v2/embed"),
+        ("/v1/v1/models", "/v1/models"),
+        ("/sleep", ""),
+    ],
+)
+def test_a_wrong_base_url_is_told(path, meant):
+    """With `/v1` twice, or not at all: the usual mistake with an SDK."""
+    message = paths.Paths().refusal(path).message
+    assert (f"did you mean {meant}?" in message) if meant else ("did you mean" not in message)
+    assert message.endswith(f"orward it, add {path} to clients.forwarded_paths")
+
+
 @pytest.mark.parametrize("path", sorted(paths.DEFAULT))
 async def test_inference_is_forwarded(start_gateway, start_endpoint, path):
     """Each of the paths reaches the endpoint as it was sent, with its query."""

@@ -191,7 +191,9 @@ async def start_gateway(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
         started.append(gateway)
         await until(lambda: "is ready on" in gateway.said() or process.returncode is not None)
         assert process.returncode is None, gateway.said()
-        found = re.search(r"is ready on (\S+); metrics on (\S+), admin on (\S+)\n", gateway.said())
+        found = re.search(
+            r"is ready on (\S+); metrics on (\S+), dashboard on (\S+)/dashboard\n", gateway.said()
+        )
         assert found
         gateway.url, gateway.metrics_url, gateway.admin_url = found.groups()
         return gateway

@@ -68,7 +68,7 @@ def test_gateway_workers_and_upgrades(new_machine, trapped, sprung, eventually):
             eventually(lambda: len(now := children(gateway.pid)) == 2 and before[0] not in now)
             gateway.send_signal(signal.SIGUSR2)
             eventually(lambda: not set(children(gateway.pid)) & set(before))
-            found = re.findall(r"admin on (\S+)", log.read_text())
+            found = re.findall(r"dashboard on (\S+)/dashboard", log.read_text())
             eventually(lambda: httpx2.get(f"{found[-1]}/readyz", trust_env=False).status_code == 200)
         finally:
             gateway.terminate()

@@ -253,7 +253,9 @@ async def start_gateway(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Calla
         started.append(gateway)
         await eventually(lambda: "is ready on" in gateway.said() or process.poll() is not None)
         assert process.poll() is None, gateway.said()
-        found = re.search(r"is ready on (\S+); metrics on (\S+), admin on (\S+)\n", gateway.said())
+        found = re.search(
+            r"is ready on (\S+); metrics on (\S+), dashboard on (\S+)/dashboard\n", gateway.said()
+        )
         assert found
         gateway.url, gateway.metrics_url, gateway.admin_url = found.groups()
         return gateway

@@ -6,7 +6,10 @@ from typing import Final, NamedTuple
 
 from queries import (
     BROKEN_STREAMS,
+    CERTIFICATE_DAYS,
+    DROPPED,
     MOST_BROKEN_STREAMS,
+    MOST_DROPPED,
     MOST_SERVER_ERRORS,
     SERVER_ERRORS,
     SLOW_FIRST_TOKEN_S,
@@ -65,6 +68,14 @@ GROUPS: Final = {
             "{{ $value | humanizePercentage }} of the answers of {{ $labels.pool }} break off",
         ),
         Alert(
+            "HeadgatePoolSaturated",
+            f"{in_rule(DROPPED)} > {MOST_DROPPED}",
+            "5m",
+            "warning",
+            "{{ $value | humanizePercentage }} of the requests for {{ $labels.model }} get 429: "
+            "{{ $labels.pool }} has no capacity for them",
+        ),
+        Alert(
             "HeadgateSlowFirstToken",
             f"{in_rule(first_token(0.95))} > {SLOW_FIRST_TOKEN_S}",
             "10m",
@@ -98,6 +109,54 @@ GROUPS: Final = {
             "5m",
             "warning",
             "the metrics of {{ $value }} engines are {{ $labels.state }}: see /debug/endpoints",
+        ),
+        Alert(
+            "HeadgateEnginesNotServed",
+            'headgate_gateway_url_servers{state="not_ready"} > 0',
+            "5m",
+            "warning",
+            "{{ $value }} engines that {{ $labels.instance }} knows by their URLs are not served: see "
+            "/debug/objects on the admin port",
+        ),
+        Alert(
+            "HeadgateObjectFilesInvalid",
+            "headgate_gateway_objects_invalid_files > 0",
+            "1m",
+            "warning",
+            "{{ $value }} files of objects of {{ $labels.instance }} have errors; their last valid versions "
+            "are in effect",
+        ),
+        Alert(
+            "HeadgateCredentialsInvalid",
+            "headgate_gateway_credentials_valid == 0",
+            "1m",
+            "warning",
+            "{{ $labels.instance }} cannot read its files of keys or tenants; what they said before is in "
+            "effect",
+        ),
+        Alert(
+            "HeadgateOpen",
+            "headgate_gateway_open == 1",
+            "1m",
+            "warning",
+            "everybody who reaches {{ $labels.instance }} may use it: it needs no credentials",
+        ),
+        Alert(
+            "HeadgateCertificateInvalid",
+            "headgate_gateway_tls_certificate_valid == 0",
+            "1m",
+            "warning",
+            "the present certificate {{ $labels.source }} of {{ $labels.instance }} is not valid; the last "
+            "valid one is served",
+        ),
+        Alert(
+            "HeadgateCertificateExpires",
+            "headgate_gateway_tls_certificate_expiry_timestamp_seconds - time()\n"
+            f"< {CERTIFICATE_DAYS} * 86400",
+            "",
+            "critical",
+            "the certificate {{ $labels.source }} of {{ $labels.instance }} expires in "
+            "{{ $value | humanizeDuration }}",
         ),
         Alert(
             "HeadgateLimitsNotShared",

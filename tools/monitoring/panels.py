@@ -6,7 +6,9 @@ from typing import Final, NamedTuple
 
 from queries import (
     BROKEN_STREAMS,
+    DROPPED,
     MOST_BROKEN_STREAMS,
+    MOST_DROPPED,
     MOST_SERVER_ERRORS,
     SERVER_ERRORS,
     SLOW_FIRST_TOKEN_S,
@@ -140,6 +142,12 @@ ROWS: Final = {
             ),
         ),
         Panel(
+            "Requests without capacity (429)",
+            "percentunit",
+            ((DROPPED, "{{model}}, {{pool}}"),),
+            threshold=MOST_DROPPED,
+        ),
+        Panel(
             "Queued requests by outcome",
             "reqps",
             (("sum by (outcome) (rate(headgate_gateway_flow_control_requests_total{~}[~]))", "{{outcome}}"),),
@@ -171,6 +179,16 @@ ROWS: Final = {
                 (
                     "sum by (pool, granted) (rate(headgate_gateway_retries_total{~}[~]))",
                     "{{pool}}, granted: {{granted}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Fallbacks",
+            "reqps",
+            (
+                (
+                    "sum by (pool, to, reason) (rate(headgate_gateway_fallbacks_total{~}[~]))",
+                    "{{pool}} to {{to}}, {{reason}}",
                 ),
             ),
         ),
@@ -358,6 +376,11 @@ ROWS: Final = {
             "Parts of objects without effect",
             "short",
             (("max by (pod) (headgate_gateway_object_problems{~})", "{{pod}}"),),
+        ),
+        Panel(
+            "Requests with invalid credentials",
+            "reqps",
+            (("sum by (reason) (rate(headgate_gateway_authentication_failures_total{~}[~]))", "{{reason}}"),),
         ),
         Panel(
             "Connections and requests rejected",

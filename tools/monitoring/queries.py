@@ -22,11 +22,18 @@ BROKEN_STREAMS: Final = (
     '{~outcome=~"upstream_lost|upstream_invalid|idle_timeout"}[~]))\n'
     "/ sum by (pool) (rate(headgate_gateway_requests_total{~}[~]))"
 )
+DROPPED: Final = (
+    "sum by (model, pool) (rate(headgate_gateway_requests_total"
+    '{~outcome=~"queue_.*|evicted.*|pool_saturated"}[~]))\n'
+    "/ sum by (model, pool) (rate(headgate_gateway_requests_total{~}[~]))"
+)
 WAIT_FOR_START: Final = "sum by (pool) (headgate_gateway_flow_control_waiting_for_endpoints{~})"
 
 
 MOST_SERVER_ERRORS: Final = 0.05
 MOST_BROKEN_STREAMS: Final = 0.01
+MOST_DROPPED: Final = 0.05
+CERTIFICATE_DAYS: Final = 7
 SLOW_FIRST_TOKEN_S: Final = 5
 
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from headgate.dashboard import fleet, models, requests, routes
+from headgate.dashboard import attention, fleet, models, requests, routes
 from headgate.dashboard.rendering import HEADERS, page
 from headgate.dashboard.signing_in import PATH
 from headgate.dashboard.sources import Pages, Shared, Workers
@@ -39,24 +39,44 @@ def application(workers: Workers) -> Starlette:
         rows = await shared.pages("/debug/fleet", fleet.FLEET)
         return rows, *fleet.endpoints(rows)
 
+    async def take_sample() -> None:
+        if traffic.is_due:
+            traffic.take(await workers.families(NAMES))
+
     async def fleet_page(request: Request) -> Response:
         wanted = fleet.Wanted.of(request.query_params)
         rows, found, total = await shared.get("endpoints", merged)
         signals = await shared.pages("/signals", fleet.SIGNALS)
-        pools = fleet.pools(signals)
+        told = await shared.pages("/debug/routes", routes.ROUTES)
+        limits = await shared.pages("/debug/limits", routes.LIMITS)
+        flow = await shared.pages("/debug/flow", routes.FLOW)
+        await take_sample()
+        pools, unserved = fleet.pools(signals), fleet.unserved(workers.urls())
+        seen = attention.Seen(
+            endpoints=found,
+            unserved=unserved,
+            pools=pools,
+            queues=routes.queues(flow),
+            flows=routes.flows(flow),
+            limits=routes.limits(limits),
+            objects=routes.newest(told),
+            traffic=traffic,
+        )
         return page(
             request,
             "fleet.html",
             "Fleet",
             workers.facts(),
-            [rows, signals],
+            [rows, signals, told, limits, flow],
+            findings=attention.findings(seen),
             wanted=wanted,
             link=wanted.link,
             sorts=fleet.SORTS,
             total=total,
             shown=len(found),
             pools=fleet.busiest(pools, wanted),
-            unserved=fleet.unserved(workers.urls()),
+            unserved=unserved,
+            unserved_shown=fleet.MAX_UNSERVED,
             pool_names=[each.shown_name for each in pools],
             **fleet.totals(pools),
             **fleet.view(found, wanted),
@@ -88,7 +108,7 @@ def application(workers: Workers) -> Starlette:
     async def routes_page(request: Request) -> Response:
         told = await shared.pages("/debug/routes", routes.ROUTES)
         limits = await shared.pages("/debug/limits", routes.LIMITS)
-        traffic.take(workers.families(NAMES))
+        await take_sample()
         newest, (models, models_total) = routes.newest(told), traffic.models(routes.PAGE_ROWS)
         return page(
             request,
@@ -110,7 +130,7 @@ def application(workers: Workers) -> Starlette:
         told = await shared.pages("/debug/routes", routes.ROUTES)
         limits = await shared.pages("/debug/limits", routes.LIMITS)
         flow = await shared.pages("/debug/flow", routes.FLOW)
-        traffic.take(workers.families(NAMES))
+        await take_sample()
         newest, flows, queues = routes.newest(told), routes.flows(flow), routes.queues(flow)
         return page(
             request,

@@ -143,7 +143,7 @@ def _last(values: Iterable[Any]) -> Any:
 
 
 _KEYS: Final = {
-    "attention": lambda each: (_severity(each.state), -each.failures, each.pool, each.name),
+    "attention": lambda each: (_severity(each.state), -each.failures, -each.queue_s, each.pool, each.name),
     "name": lambda each: (each.pool, each.name),
     "requests": lambda each: (-each.requests, each.pool, each.name),
     "queue": lambda each: (-each.queue_s, each.pool, each.name),
@@ -216,7 +216,7 @@ def totals(found: Sequence[Pool]) -> dict[str, Any]:
 
 
 def unserved(urls: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Engines named by their URLs that are not among the endpoints, and why."""
+    """Engines named by their URLs that are not among the endpoints, and why. Pages show MAX_UNSERVED."""
     found = [
         {"name": each["name"], "address": each["url"], "problem": each["problem"]}
         for each in urls
@@ -228,7 +228,7 @@ def unserved(urls: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
         for server in each["servers"]
         if server["problem"]
     ]
-    return found[:MAX_UNSERVED]
+    return found
 
 
 def view(found: Sequence[Endpoint], wanted: Wanted) -> dict[str, Any]:

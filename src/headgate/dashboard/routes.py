@@ -62,6 +62,8 @@ class Flow(NamedTuple):
     oldest_s: float
     standing: str
     workers: int
+    why: str
+    """Why its first request waits, as far as a worker tells."""
 
 
 class Queue(NamedTuple):
@@ -75,6 +77,7 @@ class Queue(NamedTuple):
     saturation: float
     """The largest."""
     why: str
+    """Why the first of its requests waits, or if there is none, why a new one would."""
 
 
 def newest(told: Pages[RoutesPage]) -> RoutesPage:
@@ -167,9 +170,18 @@ def queues(told: Pages[Any]) -> list[Queue]:
             bytes=queue["bytes"] + (known.bytes if known is not None else 0),
             in_flight=view["in_flight"] + (known.in_flight if known is not None else 0),
             saturation=max(queue["saturation"], known.saturation if known is not None else 0.0),
-            why=(known.why if known is not None else "") or view["why"],
+            why=(known.why if known is not None else "") or _first_why(queue["bands"]) or view["why"],
         )
     return sorted(found.values(), key=lambda each: (-each.requests, each.pool))[:PAGE_ROWS]
+
+
+def _first_why(bands: Iterable[Mapping[str, Any]], flow: str | None = None) -> str:
+    """Why the first request waits: of all bands, or of one flow."""
+    for band in bands:
+        for each in band.get("first", ()):
+            if flow is None or each["flow"] == flow:
+                return str(each["why"])
+    return ""
 
 
 def flows(told: Pages[Any]) -> list[Flow]:
@@ -187,6 +199,7 @@ def flows(told: Pages[Any]) -> list[Flow]:
                     oldest_s=max(each["oldest_s"], known.oldest_s if known is not None else 0.0),
                     standing=each["standing"],
                     workers=1 + (known.workers if known is not None else 0),
+                    why=(known.why if known is not None else "") or _first_why([band], each["name"]),
                 )
     waiting = [each for each in found.values() if each.requests]
     return sorted(waiting, key=lambda each: (-each.requests, each.pool, each.name))

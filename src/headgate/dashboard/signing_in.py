@@ -47,7 +47,9 @@ class SignIn:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         path = scope.get("path", "")
-        if scope["type"] != "http" or not (path == PATH or path.startswith(PATH + "/")):
+        if scope["type"] == "http" and path == "/" and scope["method"] in ("GET", "HEAD"):
+            await self._sent_on(scope, receive, send)
+        elif scope["type"] != "http" or not (path == PATH or path.startswith(PATH + "/")):
             await self._guarded(scope, receive, send)
         elif path == SIGN_IN and scope["method"] == "POST":
             await (await self._signed_in(Request(scope, receive)))(scope, receive, send)
@@ -55,6 +57,19 @@ class SignIn:
             await self._signed_out(scope)(scope, receive, send)
         else:
             await self._shown(scope, receive, send)
+
+    async def _sent_on(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Browsers go from the address that the gateway prints to the dashboard, where they have the cookie.
+        To programs this path is as closed as any other."""
+        own, credential = first_credential(scope["headers"])
+        closed = self._guarded.closed(credential)
+        if own is not None or closed is None:
+            await self._guarded(scope, receive, send)
+            return
+        self._guarded.rejected(closed.code)
+        response = self._asked(closed.status, "")
+        response.headers["refresh"] = f"0; url={PATH}"
+        await response(scope, receive, send)
 
     async def _shown(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Show the page, or ask for a credential."""

@@ -37,11 +37,11 @@ class Workers(Protocol):
         ...
 
     def facts(self) -> Mapping[str, Any]:
-        """What is shown around each page: `version`, `address`, `is_ready` and `errors`."""
+        """What is shown around each page: `version`, `address`, `is_ready`, `has_api_server` and `errors`."""
         ...
 
-    def families(self, names: Collection[str]) -> Sequence[Family]:
-        """These metrics as workers reported them last, summed."""
+    async def families(self, names: Collection[str]) -> Sequence[Family]:
+        """These metrics of all workers, summed. Workers are asked: reports come seconds apart."""
         ...
 
     async def objects(self) -> Objects:

@@ -11,7 +11,7 @@ from headgate.telemetry.sums import Family
 
 WINDOW_S: Final = 60.0
 STEP_S: Final = 4.0
-"""Samples are not closer together: workers report every five seconds."""
+"""Samples are not closer together: each asks all workers for their metrics."""
 MAX_KEYS: Final = 5000
 """Series of a sample; the others are left out."""
 PREFIX: Final = "headgate_gateway"
@@ -23,6 +23,8 @@ SERVICE_REQUESTS: Final = f"{PREFIX}_service_requests"
 NAMES: Final = frozenset(
     {REQUESTS, TOKENS, FIRST_TOKEN, PER_TOKEN, TENANT_REQUESTS, TENANT_TOKENS, SERVICE_REQUESTS}
 )
+DROPPED: Final = ("queue_", "evicted", "pool_saturated")
+"""How outcomes of requests begin that a pool had no capacity for."""
 
 Key = tuple[str, ...]
 Counts = dict[Key, list[float]]
@@ -59,6 +61,8 @@ class Latency(NamedTuple):
     per_token_s: tuple[float | None, float | None]
     input_per_s: float | None
     output_per_s: float | None
+    dropped: float | None
+    """Share of the last minute's requests that got 429 because their pool had no capacity."""
 
 
 class Traffic:
@@ -69,11 +73,16 @@ class Traffic:
         self._samples: deque[Sample] = deque()
         self._bounds: dict[str, Sequence[float]] = {}
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the last sample is old enough for another one."""
+        return not self._samples or self._clock() - self._samples[-1].at >= STEP_S
+
     def take(self, families: Iterable[Family]) -> None:
         """Add a sample, unless the last one is recent."""
-        now = self._clock()
-        if self._samples and now - self._samples[-1].at < STEP_S:
+        if not self.is_due:
             return
+        now = self._clock()
         counts: Counts = {}
         for family in families:
             if family.kind == "histogram":
@@ -129,7 +138,12 @@ class Traffic:
             self._quantiles(PER_TOKEN, model, pool),
             self._rate(TOKENS, model, pool, "input"),
             self._rate(TOKENS, model, pool, "output"),
+            self._dropped(model, pool),
         )
+
+    def _dropped(self, model: str, pool: str) -> float | None:
+        per_s = self._row(REQUESTS, "model", model, pool).per_s
+        return (self._rate(REQUESTS, "dropped", model, pool) or 0.0) / per_s if per_s else None
 
     def _row(self, *key: str) -> Row:
         total = sum(self._total(*key, kind) for kind in ("good", "client", "server"))
@@ -167,10 +181,12 @@ def _series(family: Family) -> Iterable[tuple[Key, list[float]]]:
     ends."""
     for sample in family.samples:
         if family.name == REQUESTS:
-            model, route, pool, code, _ = sample.labels
+            model, route, pool, code, outcome = sample.labels
             kind = _kind(code)
             yield (REQUESTS, "route", route, kind), [sample.value]
             yield (REQUESTS, "model", model, pool, kind), [sample.value]
+            if outcome.startswith(DROPPED):
+                yield (REQUESTS, "dropped", model, pool), [sample.value]
         elif family.name == SERVICE_REQUESTS:
             route, _, code, _ = sample.labels
             yield (REQUESTS, "route", route, _kind(code)), [sample.value]

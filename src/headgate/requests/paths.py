@@ -114,12 +114,24 @@ class Paths:
             )
         if _is_own(path):
             return self.wrong_method("POST", path)
+        meant = self._meant(path)
+        fix = f"did you mean {meant}? To" if meant else "the gateway forwards inference paths only; to"
         return Refusal.bad_request(
-            f"the path {_shown(path)} is not forwarded: the gateway forwards inference paths only; to "
-            f"forward it, add {path[:_SHOWN_CHARACTERS]} to {SETTING}",
+            f"the path {_shown(path)} is not forwarded: {fix} forward it, "
+            f"add {path[:_SHOWN_CHARACTERS]} to {SETTING}",
             code="path_not_forwarded",
             status=404,
         )
+
+    def _meant(self, path: str) -> str:
+        """What a client with a wrong base URL, or without the plural, meant; empty if none is close."""
+        bare = path
+        while bare.startswith("/v1/"):
+            bare = bare[3:]
+        for each in ("/v1" + bare, bare, "/v1" + bare + "s"):
+            if each in self._exact or each in OWN:
+                return each
+        return ""
 
     def has_sessions(self, path: str) -> bool:
         """Whether WebSockets may be opened at a path."""

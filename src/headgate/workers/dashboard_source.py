@@ -53,18 +53,22 @@ class DashboardSource:
             "version": importlib.metadata.version("headgate"),
             "address": f"{settings.listen.host}:{settings.listen.port}",
             "is_ready": supervisor.is_ready,
+            "has_api_server": not settings.objects.are_given,
             "states": {state: states.count(state) for state in sorted(set(states))},
             "errors": [*supervisor.configuration.errors, *supervisor.objects.errors],
         }
 
-    def families(self, names: Collection[str]) -> Sequence[Family]:
+    async def families(self, names: Collection[str]) -> Sequence[Family]:
+        """As just reported, or if a worker does not respond, as it reported last."""
+        asked = (each.connection.count(ANSWER_S) for each in self._supervisor.workers)
+        await asyncio.gather(*asked, return_exceptions=True)
         return self._supervisor.workers.families(names)
 
     async def objects(self) -> Objects:
         """Read anew by each call. Nothing is kept open: that nobody looks is the rule."""
         settings = self._supervisor.configuration.settings
         if settings.objects.are_given:
-            return Objects(missing=["This gateway has no API server, and so no Models."])
+            return Objects()
         # Only who looks at this page needs a client in this process.
         from headgate.workers.dashboard_objects import read
 

@@ -117,7 +117,8 @@ async def _announce(supervisor: Supervisor, own: Files | None) -> None:
     here = supervisor.sockets
     is_secure = supervisor.configuration.settings.tls.is_on
     api = sockets.url(here.api[0], "https" if is_secure else "http")
-    beside = f"metrics on {sockets.url(here.metrics)}/metrics, admin on {sockets.url(here.admin)}"
+    admin = sockets.url(here.admin)
+    beside = f"metrics on {sockets.url(here.metrics)}/metrics, dashboard on {admin}/dashboard"
     if supervisor.is_open:
         log.warning(
             "ANYBODY who reaches %s may use this gateway: no credentials are needed. Make a key with "

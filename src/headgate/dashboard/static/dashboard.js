@@ -40,11 +40,12 @@
     const place = document.getElementById(id);
     if (place === null) return;
     const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 } };
+    const clock = (at) => new Date(at * 1000).toISOString().slice(11, 19);  // UTC, as all times on these pages
     const names = ["--first", "--second"];
     const series = labels.map((label, at) => ({ label, stroke: colour(names[at]), width: 2, dash: at ? [6, 4] : [] }));
     if (!charts.has(id)) {
       const options = {
-        width: Math.min(460, document.documentElement.clientWidth - 40), height: 190, series: [{}, ...series], axes: [axis, { ...axis, size: 60 }],
+        width: Math.min(460, document.documentElement.clientWidth - 40), height: 190, series: [{}, ...series], axes: [{ ...axis, space: 90, values: (_, times) => times.map(clock) }, { ...axis, size: 60 }],
         scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } }, cursor: { show: false }, legend: { live: false },
       };
       charts.set(id, new uPlot(options, data, place));
