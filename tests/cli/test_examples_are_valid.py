@@ -18,8 +18,8 @@ from headgate.node import images
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 IMAGES = sorted((EXAMPLES / "images").glob("*.yaml"))
-OTHERS = {"gateway.yaml", "fleet.yaml", "envoy.yaml"}
-"""Settings of the gateway, of a simulation, and of Envoy."""
+OTHERS = {"gateway.yaml", "fleet.yaml", "envoy.yaml", "providers.yaml"}
+"""Settings of the gateway, of a simulation, and of Envoy, and external providers."""
 MIGRATION = EXAMPLES / "migration"
 """Objects of other projects, for `headgate import`."""
 MANIFESTS = sorted(

@@ -15,6 +15,8 @@ from headgate.dataplane.routes_shown import RoutesPage
 MAX_FINDINGS: Final = 12
 MAX_OF_A_KIND: Final = 3
 """Pools, models or limits that are named; others of the same kind are only on their page."""
+BUSIEST: Final = 1000
+"""Models in a pool whose failures are looked at."""
 FULL: Final = 0.9
 """Share of a KV cache."""
 SCARCE: Final = 0.05
@@ -92,7 +94,7 @@ def _out(of_pool: Mapping[str, Sequence[Endpoint]]) -> Iterator[Finding]:
 
 
 def _failing(traffic: Traffic) -> Iterator[Finding]:
-    for each in traffic.models():
+    for each in traffic.models(BUSIEST)[0]:
         share = each.requests.server_errors or 0.0
         if share >= MOST_FAILED:
             what = f"{share:.0%} of the requests for {each.model} fail"

@@ -235,7 +235,7 @@ class Exchange:
 
     def _ask(self, effect: effects.Ask, now: float) -> None:
         services, pool, load = self._services, effect.pool, effect.load
-        if pool.pool.is_outside:
+        if self.life.fallen is not None and pool.pool.is_outside:
             self._outgoing.prepare_outside(services, self.request, pool.pool, effect.body)
         else:
             self._outgoing.prepare(

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from headgate import cluster, fleet, observe, routing
+from headgate.api.marks import FALLBACK
 from headgate.dataplane import large_reader
 from headgate.dataplane.background import Background
 from headgate.dataplane.bodies import BodyMemory
@@ -150,6 +151,7 @@ class Shell:
         if change.pools:
             self.queues.use()
             self.engines.use()
+            self.engines.warn_of_fallbacks()
         self.recorder.use(change.snapshot, change.difference, is_anew=change.is_anew)
 
     def _sweep(self) -> None:
@@ -211,6 +213,15 @@ class Engines:
         self.snapshot_at = 0.0
         """When the last snapshot took effect, in seconds since 1970."""
         self._missing = ""
+        self._with_fallbacks: frozenset[str] = frozenset()
+        """Pools that were warned of."""
+
+    def warn_of_fallbacks(self) -> None:
+        """A proxy can only be told endpoints of the pool that it asks for."""
+        found = frozenset(pool.name for pool in self.plane.pools.values() if pool.pool.fallback is not None)
+        for name in sorted(found - self._with_fallbacks):
+            log.warning("%s: %s has no effect here: a picker sends requests nowhere else", name, FALLBACK)
+        self._with_fallbacks = found
 
     def note_snapshot(self, missing: str) -> None:
         """A snapshot has taken effect; `missing` says which pools it lacks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import urllib.parse
 from pathlib import Path
@@ -25,6 +26,8 @@ _OPENAI_PREFIX: Final = "/v1"
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/")
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_VARIABLE: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
@@ -202,6 +205,8 @@ def _limits(written: Limits | None, place: str) -> routing.TokenLimits | None:
 def _key_source(key: KeySource, place: str) -> KeySource:
     if sum(each is not None for each in (key.file, key.environment, key.secret)) != 1:
         raise ProviderFileError(f"{place}: key: one of file, environment and secret is needed")
+    if key.environment is not None and not _VARIABLE.fullmatch(key.environment):
+        raise ProviderFileError(f"{place}: key.environment: the name of a variable is needed, not the key")
     if key.secret is not None and [bool(part) for part in key.secret.split("/")] != [True] * 3:
         raise ProviderFileError(f"{place}: key.secret: NAMESPACE/NAME/ENTRY is needed")
     return key
