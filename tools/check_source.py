@@ -148,7 +148,6 @@ CROWDED = {
     "fleet/ledger.py:EndpointState": "picks read the account and the health of each candidate at once",
     "gateway/exchange.py:Exchange": "each is a part of the exchange with a class of its own; most are None",
     "gateway/request.py:ParsedHead": "a value: computed once for each head, never changed",
-    "planning/covering.py:_Search": "the bounds of a branch-and-bound search, which all of its steps read",
     "requests/life.py:Life": "each is a part of the request with a class of its own; most are None",
     "simulator/server/metrics/series.py:Timings": "one attribute for each series of the metrics page",
 }

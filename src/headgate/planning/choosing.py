@@ -47,6 +47,8 @@ class Chosen(NamedTuple):
     is_finished: bool
     """Whether the choice is the best one, or it is proven that there is none."""
     seconds: float
+    iterations: int
+    """Of the solver."""
 
 
 def classes_of(demands: Sequence[Demand]) -> list[int]:
@@ -98,7 +100,8 @@ def choose(
     outcome = program.minimize(aims, limit_s, cutoff=limit, is_near=in_depth)
     if outcome.values is None:
         is_finished = outcome.seconds < _IN_TIME * limit_s
-        return Chosen(None, np.inf, np.inf if is_finished else -np.inf, is_finished, outcome.seconds)
+        bound = np.inf if is_finished else -np.inf
+        return Chosen(None, np.inf, bound, is_finished, outcome.seconds, outcome.iterations)
     chosen: list[Column] = []
     for number, indexes in members.items():
         of_class = [
@@ -109,7 +112,14 @@ def choose(
         for index, column in zip(indexes, itertools.chain.from_iterable(of_class), strict=True):
             chosen.append(column._replace(demand=index))
     chosen.sort(key=lambda column: column.demand)
-    return Chosen(tuple(chosen), outcome.objective, outcome.bound, outcome.is_optimal, outcome.seconds)
+    return Chosen(
+        tuple(chosen),
+        outcome.objective,
+        outcome.bound,
+        outcome.is_optimal,
+        outcome.seconds,
+        outcome.iterations,
+    )
 
 
 def _constrain(program: Program, wanted: Wanted, columns: Sequence[Column], sizes: dict[int, int]) -> None:

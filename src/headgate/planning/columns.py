@@ -36,16 +36,21 @@ _FAR: Final = 0.01
 _FIRST_GAP: Final = 4e-4
 """That the search begins with, as a share of the bound."""
 _WIDER: Final = 2.0
-_BIT_WIDER: Final = 1.3
-"""Once searches take long: they take several times as long in a gap that is a third too wide."""
-_SHORT_S: Final = 0.03
-_ADDED: Final = 1.5
+_LEAST_WIDER, _BIT_WIDER, _MOST_WIDER = 1.1, 1.2, 3.0
+_SHORT: Final = 600
+_MORE: Final = 2.0
+"""Of the solver's iterations: the next search may take so many, or so many times as many as the last one. In
+a gap that is a tenth too wide, a long search takes twice as long."""
+_POWER: Final = 2.0
+"""Of the gap, with which iterations grow at least."""
+_ADDED: Final = 1.3
 """Columns are added for a gap that is wider than that of the next search, and serve several of them."""
 _WIDEST: Final = 100.0
 _PROOF: Final = 0.75
 """Share of the time for a search that may prove a plan; the rest is for better ones that are not proven."""
-_SEARCHED: Final = 1e-3
-"""Without a plan near a gap of this share, one is looked for: it spares searches in wide gaps."""
+_SEARCHED: Final = 1e-2
+"""Without a plan near a gap of this share, one is looked for once searches are no longer short: it spares
+others in wide gaps, but takes longer than those in narrow ones."""
 _GOOD_S: Final = 1.0
 """Seconds for a plan that is not proven."""
 
@@ -281,6 +286,7 @@ def _searched(pool: Pool, bound: Bound, chosen: list[Column] | None, limit_s: fl
     gap, added = max(step, _FIRST_GAP * abs(bound.total)), 0.0
     looked_for = _SEARCHED * abs(bound.total)
     proof_s = pool.seconds + _PROOF * (limit_s - pool.seconds)
+    before: _Search | None = None
     while pool.seconds < proof_s:
         most = math.inf if best is None else best.cost - bound.total - step
         if best is not None and most <= step * _EQUAL:
@@ -290,8 +296,7 @@ def _searched(pool: Pool, bound: Bound, chosen: list[Column] | None, limit_s: fl
             added = min(_ADDED * gap, most)
             if pool.add_within(bound, added, None) is None:
                 break
-        began_s = pool.seconds
-        found = pool.search(pool.costs(), bound.total + gap, proof_s - began_s)
+        found = pool.search(pool.costs(), bound.total + gap, proof_s - pool.seconds)
         if found.columns is not None and (best is None or found.objective < best.cost):
             best = _Found(list(found.columns), bound.total if best is None else best.bound, False)
         if not found.is_finished:
@@ -301,15 +306,36 @@ def _searched(pool: Pool, bound: Bound, chosen: list[Column] | None, limit_s: fl
             if gap >= most or best.cost <= least + _EQUAL * abs(least):
                 return best._replace(bound=best.cost, is_optimal=True)
             best = best._replace(bound=least)
-        gap *= _WIDER if pool.seconds - began_s < _SHORT_S else _BIT_WIDER
+        search = _Search(gap, max(found.iterations, 1))
+        gap *= _widening(before, search)
+        before = search
         is_far = best is None or best.cost - bound.total > _WIDER * gap
-        if is_far and gap > looked_for:
+        if is_far and gap > looked_for and search.iterations > _SHORT:
             looked_for = _WIDER * gap
             best = _better(pool, best, least, min(_GOOD_S, proof_s - pool.seconds))
         if best is None and gap > _WIDEST * abs(bound.total):
             return None
     least = bound.total if best is None else best.bound
     return _better(pool, best, least, min(_GOOD_S, (limit_s - pool.seconds) / 2))
+
+
+class _Search(NamedTuple):
+    """One that found that no plan is within its gap."""
+
+    gap: float
+    iterations: int
+
+
+def _widening(before: _Search | None, last: _Search) -> float:
+    """By how much to widen the gap, so that the next search is not much longer than the last one. Iterations
+    grow with a power of the gap, which the last two searches tell."""
+    power = _POWER
+    if before is not None and last.gap > before.gap:
+        grown = math.log(last.iterations / before.iterations) / math.log(last.gap / before.gap)
+        power = max(grown, power)
+    allowed = max(_SHORT / last.iterations, _MORE)
+    most = _MOST_WIDER if last.iterations < _SHORT else _BIT_WIDER
+    return min(max(math.pow(allowed, 1 / power), _LEAST_WIDER), most)
 
 
 def _better(pool: Pool, best: _Found | None, bound: float, limit_s: float) -> _Found | None:

@@ -45,6 +45,8 @@ class Outcome(NamedTuple):
     is_optimal: bool
     seconds: float
     """That the solver took."""
+    iterations: int
+    """Of the simplex method: the work that it was, whatever else the machine did meanwhile."""
 
 
 class Relaxed(NamedTuple):
@@ -134,11 +136,11 @@ class Program:
         is_optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
         seconds = solver.getRunTime()
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return Outcome(None, math.inf, -math.inf, False, seconds)
+            return Outcome(None, math.inf, -math.inf, False, seconds, info.simplex_iteration_count)
         found = tuple(solver.getSolution().col_value)
         value = info.objective_function_value
         bound = value if is_optimal else info.mip_dual_bound if any(self._whole) else -math.inf
-        return Outcome(found, value, bound, is_optimal, seconds)
+        return Outcome(found, value, bound, is_optimal, seconds, info.simplex_iteration_count)
 
     def _options(self, limit_s: float) -> dict[str, bool | int | float]:
         return {

@@ -11,7 +11,7 @@ import numpy as np
 
 from headgate.planning import covering
 from headgate.planning.choosing import Chosen, Wanted, choose, classes_of
-from headgate.planning.demand_model import Counts, DemandModel, is_served, price
+from headgate.planning.demand_model import Counts, DemandModel, is_served
 from headgate.planning.mixture import Column, Mixture, Prices
 from headgate.planning.problem import Demand, Problem
 from headgate.planning.search import Array
@@ -46,17 +46,19 @@ class _Accelerators(NamedTuple):
 
     kinds: list[int]
     """Places of their types."""
-    units: Array
-    free: Demand
-    """The demand as if accelerators cost nothing."""
+    units: list[int]
+    cover: covering.Cover
+    free: covering.Cover
+    """As if accelerators cost nothing."""
 
 
-def _accelerators(demand: Demand, kinds: Mapping[str, int]) -> _Accelerators:
+def _accelerators(demand: Demand, kinds: Mapping[str, int], switching: float) -> _Accelerators:
     options = tuple(msgspec.structs.replace(option, cost=0.0, current=0) for option in demand.options)
     return _Accelerators(
         [kinds[option.type] for option in demand.options],
-        np.array([option.units for option in demand.options], float),
-        msgspec.structs.replace(demand, options=options),
+        [option.units for option in demand.options],
+        covering.Cover(demand, switching),
+        covering.Cover(msgspec.structs.replace(demand, options=options), 0.0),
     )
 
 
@@ -102,7 +104,7 @@ class Pool:
         """The best plan so far."""
         self._classes = classes_of(demands)
         self._known: set[tuple[int, Counts]] = set()
-        self._accelerators = [_accelerators(demand, self._kinds) for demand in demands]
+        self._accelerators = [_accelerators(demand, self._kinds, switching) for demand in demands]
         self.idle = [self.column(index, (0,) * len(each.options)) for index, each in enumerate(demands)]
         self.add(self.idle)
 
@@ -130,7 +132,7 @@ class Pool:
         mix = self.mixture.solve()
         tolerance = _EQUAL * max(1.0, abs(limit) if math.isfinite(limit) else 1.0)
         if mix is None or mix.objective > limit + tolerance:
-            return Chosen(None, math.inf, math.inf, True, 0.0)
+            return Chosen(None, math.inf, math.inf, True, 0.0, 0)
         is_near = (mix.reduced <= limit - mix.objective + tolerance) | (mix.values > _EQUAL)
         near = np.flatnonzero(is_near)
         columns = [self.mixture.columns[index] for index in near]
@@ -143,13 +145,15 @@ class Pool:
         return found
 
     def column(self, index: int, counts: Counts) -> Column:
-        demand = self.demands[index]
+        return self._column(index, counts, is_served(self.demands[index], counts))
+
+    def _column(self, index: int, counts: Counts, is_served: bool) -> Column:
+        kinds, units, cover, _ = self._accelerators[index]
         used = [0] * len(self._kinds)
-        cost = 0.0
-        for n, option in zip(counts, demand.options, strict=True):
-            used[self._kinds[option.type]] += n * option.units
-            cost += price(option, n, self.switching)
-        return Column(index, counts, tuple(used), cost, is_served(demand, counts))
+        for place, n in enumerate(counts):
+            if n:
+                used[kinds[place]] += n * units[place]
+        return Column(index, counts, tuple(used), cover.price(counts), is_served)
 
     def add(self, columns: Sequence[Column]) -> bool:
         """Whether there is a new one."""
@@ -207,15 +211,14 @@ class Pool:
         alone: list[float] = []
         columns: list[Column] = []
         known = self._known_choices(fees, group)
+        own_fees = fees.tolist()
         for index in range(len(self.demands)):
             idle = self._idle_price(index, group)
             if group is not None and self.group_of[index] > group:
                 alone.append(idle)
                 continue
-            own = self._own_fees(index, fees)
-            found = covering.cheapest(
-                self._priced(index, group), self._switching(group), own, _PRICING_NODES, known.get(index)
-            )
+            own = self._own_fees(index, own_fees)
+            found = self._cover(index, group).cheapest(own, _PRICING_NODES, known.get(index))
             if found is None:
                 if self.must_be_served(index) or covering.can_serve(self.demands[index]):
                     return None
@@ -224,7 +227,7 @@ class Pool:
             self.spent.search_s += found.nodes * covering.NODE_S
             served = found.bound - self._reward(index, prices.rewards)
             alone.append(served if self.must_be_served(index) else min(idle, served))
-            columns.append(self.column(index, found.counts))
+            columns.append(self._column(index, found.counts, True))
         total = sum(alone) - float(fees @ self.capacity)
         total += sum(
             float(reward) * number
@@ -256,17 +259,16 @@ class Pool:
         Returns whether any is new, None if they are too many.
         """
         new: list[Column] = []
+        fees = bound.prices.fees.tolist()
         for index in range(len(self.demands)):
             if group is not None and self.group_of[index] > group:
                 continue
             limit = bound.alone[index] + gap + self._reward(index, bound.prices.rewards)
-            own = self._own_fees(index, bound.prices.fees)
-            found = covering.within(
-                self._priced(index, group), self._switching(group), own, limit, _MOST, _WITHIN_NODES
-            )
+            own = self._own_fees(index, fees)
+            found = self._cover(index, group).within(own, limit, _MOST, _WITHIN_NODES)
             if found is None:
                 return None
-            new += [self.column(index, counts) for counts in found]
+            new += [self._column(index, counts, True) for counts in found]
         return self.add(new)
 
     def fitting(self, index: int, fees: Array, available: Array) -> Column | None:
@@ -279,22 +281,22 @@ class Pool:
                 return None
             options.append(msgspec.structs.replace(option, maximum=most))
         within = msgspec.structs.replace(demand, options=tuple(options))
-        found = covering.cheapest(within, self.switching, self._own_fees(index, fees), _FITTING_NODES)
+        found = covering.cheapest(
+            within, self.switching, self._own_fees(index, fees.tolist()), _FITTING_NODES
+        )
         if found is None:
             return None
         self.spent.search_s += found.nodes * covering.NODE_S
         column = self.column(index, found.counts)
         return column if np.all(np.array(column.used) <= available + _EQUAL) else None
 
-    def _own_fees(self, index: int, fees: Array) -> list[float]:
+    def _own_fees(self, index: int, fees: Sequence[float]) -> list[float]:
         own = self._accelerators[index]
-        return [float(each) for each in fees[own.kinds] * own.units]
+        return [fees[kind] * units for kind, units in zip(own.kinds, own.units, strict=True)]
 
-    def _priced(self, index: int, group: int | None) -> Demand:
-        return self.demands[index] if group is None else self._accelerators[index].free
-
-    def _switching(self, group: int | None) -> float:
-        return self.switching if group is None else 0.0
+    def _cover(self, index: int, group: int | None) -> covering.Cover:
+        own = self._accelerators[index]
+        return own.cover if group is None else own.free
 
     def _idle_price(self, index: int, group: int | None) -> float:
         if group is None:
