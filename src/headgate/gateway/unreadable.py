@@ -8,6 +8,11 @@ from headgate.requests.refusal import Refusal
 _SHOWN_BYTES = 64
 
 
+def unfinished() -> Refusal:
+    """Nothing more is read, as the response came before the end of the request. Clients never get this."""
+    return Refusal.bad_request("the response came before the end of the request", code="unfinished")
+
+
 def invalid(why: object) -> Refusal:
     return Refusal.bad_request(f"the request is not valid HTTP: {why}", code="invalid_http")
 
