@@ -86,6 +86,7 @@ COMPILED = (
     "gateway/response_parser.py",
     "gateway/services.py",
     "gateway/upload.py",
+    "gateway/upload_exchange.py",
     "gateway/upstream.py",
     "gateway/websocket/exchange.py",
     "gateway/websocket/frames.py",

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.requests.bodies.forms import (
-    MAX_NAME_BYTES,
+from headgate.requests.bodies.form_parts import (
     MAX_PARAMETERS,
     MAX_PART_HEAD_BYTES,
     MAX_PART_HEADERS,
     MAX_PARTS,
-    Form,
-    read,
 )
+from headgate.requests.bodies.forms import MAX_NAME_BYTES, Form, read
 from headgate.requests.refusal import Refusal
 
 BOUNDARY = "----WebKitFormBoundary7MA4YWxkTrZu0gW"

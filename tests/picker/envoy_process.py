@@ -135,6 +135,7 @@ def configuration(
             ]
         },
         "generate_request_id": False,
+        "upgrade_configs": [{"upgrade_type": "websocket"}],
         "use_remote_address": True,
         "http_filters": [
             *before,

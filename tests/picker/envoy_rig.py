@@ -23,6 +23,9 @@ class Engine:
         self.serve = self.echo
 
     async def __call__(self, scope, receive, send):
+        if scope["type"] == "websocket":
+            await self.converse(scope, receive, send)
+            return
         body = bytearray()
         is_complete = False
         while not is_complete:
@@ -37,6 +40,14 @@ class Engine:
         self.arrived.append(self.requests[-1])
         self.receive = receive
         await self.serve(bytes(body), send)
+
+    async def converse(self, scope, receive, send):
+        """Sends what comes in a WebSocket back, until the client closes it."""
+        self.arrived.append((scope["path"], scope["query_string"].decode(), self.name))
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (message := await receive())["type"] == "websocket.receive":
+            await send({"type": "websocket.send", "text": message["text"]})
 
     async def head(self, send, status=200, kind=b"application/json", **more):
         headers = [(b"content-type", kind), (b"x-engine", self.name.encode())]
@@ -120,7 +131,9 @@ async def making(picker, directory, unused_port):
                 started.append(engine)
                 pods.append(pod(number, **{"headgate.dev/address": f"127.0.0.1:{port}"}))
                 if number not in down:
-                    server = serving.EmbeddedServer(serving.configuration(engine, timeout_keep_alive=60))
+                    server = serving.EmbeddedServer(
+                        serving.configuration(engine, timeout_keep_alive=60, ws="wsproto")
+                    )
                     sock = stack.enter_context(serving.listening_socket("127.0.0.1", port))
                     task = asyncio.create_task(server.serve([sock]))
                     stack.push_async_callback(_stop, server, task)

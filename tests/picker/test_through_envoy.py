@@ -7,6 +7,7 @@ from collections import Counter
 
 import envoy_process
 import pytest
+import websockets
 from envoy_rig import ENVOY
 from picker_world import completion, model
 
@@ -118,6 +119,21 @@ async def test_requests_without_body(rig):
     response = await found.http.get("/v1/models")
     assert response.status_code == 200
     assert response.headers["x-engine"] in ("pod-1", "pod-2")
+
+
+@pytest.mark.parametrize("sends_responses", [True, False])
+async def test_websockets_go_by_the_model_in_their_query(rig, sends_responses):
+    """And stay open for as long as both sides want."""
+    found = await rig(model("talk", talk_lora=1), sends_responses=sends_responses)
+    found.world.see((0, 0.1), (0, 0.1, "talk-lora"), max_adapters=1)
+    url = found.url.replace("http://", "ws://")
+    async with websockets.connect(f"{url}/v1/realtime?model=talk", compression=None) as session:
+        for text in ("one", "two" * 50_000):
+            await session.send(text)
+            assert await session.recv() == text
+        assert found.in_flight == 1
+    assert found.last == ("/v1/realtime", "model=talk-lora", "pod-2")
+    await found.settled()
 
 
 @pytest.mark.parametrize("phase", ["upload", "waiting", "streaming"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headgate.dataplane.bodies import BodyMemory
 from headgate.gateway.request import ParsedHead
@@ -12,6 +12,7 @@ from headgate.requests.client import Header
 if TYPE_CHECKING:
     from headgate.auth.outcome import Identity
     from headgate.dataplane.trust import Peer
+    from headgate.requests.bodies.form_stream import FormStream
 
 MAX_BODY_PIECES: Final = 1024
 """More pieces than this are joined, because a body in tiny chunks would take many times its size."""
@@ -22,6 +23,14 @@ MAX_FRAMING_BYTES: Final = 16 * 1024
 """Limit for chunk sizes and extensions in one body."""
 FRAMING_FACTOR: Final = 16
 """Added to the limit per byte of the body: a chunk of one byte is legal, and needs five bytes or more."""
+
+
+class Upload(Protocol):
+    """A request whose body is sent as it comes."""
+
+    def receive(self, data: bytes) -> None:
+        """The next bytes of the body."""
+        ...
 
 
 class IncomingHead:
@@ -66,7 +75,17 @@ class IncomingHead:
 class IncomingBody:
     """The body of one request. Its bytes count as held memory."""
 
-    __slots__ = ("_framed_bytes", "_pieces", "is_chunked", "length", "memory", "size")
+    __slots__ = (
+        "_framed_bytes",
+        "_pieces",
+        "form",
+        "is_chunked",
+        "is_streamed",
+        "length",
+        "memory",
+        "size",
+        "upload",
+    )
 
     def __init__(self, memory: BodyMemory) -> None:
         self.memory = memory
@@ -78,12 +97,19 @@ class IncomingBody:
         self.is_chunked = False
         self._framed_bytes = 0
         """Bytes received of a chunked body, including framing."""
+        self.is_streamed = False
+        """Whether further bytes are not kept."""
+        self.form: FormStream | None = None
+        """Reads a long form that may be sent as it comes."""
+        self.upload: Upload | None = None
+        """The request that is served while its body arrives."""
 
     def begin(self, length: int, *, is_chunked: bool) -> None:
         """Begin the body, after the head is complete."""
         self.length = length
         self.is_chunked = is_chunked
         self._framed_bytes = 0
+        self.form = self.upload = None
 
     @property
     def left(self) -> int:
@@ -91,6 +117,9 @@ class IncomingBody:
         return 0 if self.is_chunked else self.length - self.size
 
     def add(self, data: bytes) -> None:
+        if self.is_streamed:
+            self.size += len(data)
+            return
         pieces = self._pieces
         if pieces and isinstance(joined := pieces[0], bytearray):
             joined += data
@@ -118,8 +147,18 @@ class IncomingBody:
             return b"".join(pieces)
         return pieces[0] if size > LARGE_BYTES else bytes(pieces[0])
 
+    def stream(self) -> bytes:
+        """What came of the body; further bytes are counted, and not kept. Its bytes stay counted as held, now
+        for its request."""
+        begun, self._pieces = b"".join(self._pieces), []
+        self.is_streamed = True
+        return begun
+
     def drop(self) -> None:
         """Free the body."""
-        self.memory.held -= self.size
+        if not self.is_streamed:
+            self.memory.held -= self.size
+        self.is_streamed = False
+        self.form = self.upload = None
         self._pieces = []
         self.size = 0

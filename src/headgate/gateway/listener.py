@@ -22,6 +22,7 @@ from headgate.gateway import limits, local, refusals, unreadable
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.reader import RequestReader
 from headgate.gateway.tls.handshakes import Decrypted
+from headgate.gateway.upload_exchange import UploadExchange, too_slow
 from headgate.gateway.websocket import opening
 from headgate.gateway.websocket.connection import WebSocketConnection
 from headgate.http2.frames import PREFACE
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from headgate.gateway.request import Request
     from headgate.gateway.services import Services
     from headgate.gateway.settings import GatewaySettings
+    from headgate.requests.bodies.form_stream import FormStream
 
 log = logging.getLogger(__name__)
 
@@ -307,6 +309,20 @@ class ClientConnection:
             return None
         return self._wait(request)
 
+    @property
+    def may_begin_upload(self) -> bool:
+        """Whether a request can be served now, before its body is complete."""
+        transport = self._transport
+        is_free = self._exchange is None and not self._ahead.requests and not self.is_paused
+        return is_free and transport is not None and not transport.is_closing()
+
+    def take_upload(self, request: Request, form: FormStream) -> UploadExchange:
+        """Serve a request whose body is sent as it comes."""
+        exchange = UploadExchange(self._services, self, request, form)
+        self._exchange = exchange
+        exchange.start(request.arrived_at)
+        return exchange
+
     def open_websocket(self, request: Request) -> Refusal | None:
         """Let a WebSocket have the connection, unless an earlier request is not answered yet."""
         transport = self._transport
@@ -403,8 +419,10 @@ class ClientConnection:
 
     @property
     def _is_full(self) -> bool:
-        """Whether enough pipelined requests are kept to pause reading."""
-        ahead = self._ahead
+        """Whether enough is kept to pause reading: of pipelined requests, or of an upload."""
+        ahead, exchange = self._ahead, self._exchange
+        if isinstance(exchange, UploadExchange) and exchange.is_full:
+            return True
         return len(ahead.requests) >= self._settings.max_pipelined or ahead.body_bytes > READ_AHEAD_BYTES
 
     def _serve(self, request: Request, now: float) -> None:
@@ -432,7 +450,9 @@ class ClientConnection:
         if self._transport is None or self._transport.is_closing():
             return
         self._reader.begun_at = now
-        if not keep_alive or self._services.shutdown.is_draining:
+        if self._reader.is_uploading:
+            self._discard_rest()
+        elif not keep_alive or self._services.shutdown.is_draining:
             self._transport.close()
         elif self._ahead.requests:
             # From the loop, not from here: many pipelined requests must not deepen the stack.
@@ -450,6 +470,20 @@ class ClientConnection:
         if not (self._ahead.requests or self._rejected or self._backlog.data or self._backlog.waits):
             self._transport.resume_reading()
         self._serve(request, self._services.now())
+
+    def pause_reading(self) -> None:
+        """The endpoint reads an upload more slowly than the client sends it."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        transport = self._transport
+        if (
+            transport is not None
+            and not transport.is_closing()
+            and not (self._backlog.waits or self._is_full)
+        ):
+            transport.resume_reading()
 
     # -- writing
 
@@ -485,11 +519,24 @@ class ClientConnection:
 
     def _reject(self, refusal: Refusal) -> None:
         """Reject what the client sent, after the responses to earlier requests; then close."""
+        if self._rejected is not None:
+            return
         self._rejected = refusal
         self._take_unread()
         self._reader.drop_body()
         if self._exchange is None and not self._ahead.requests:
             self._write_rejection(refusal)
+
+    def _discard_rest(self) -> None:
+        """Discard the rest of an upload: after an immediate close, the client might not read its response."""
+        self._rejected = unreadable.unfinished()
+        self._take_unread()
+        self._reader.drop_body()
+        if self._transport is not None:
+            if self._peer.scheme != b"https":  # TLS has no end of one direction
+                self._transport.write_eof()
+            if not self._backlog.waits:
+                self._transport.resume_reading()
 
     def _write_rejection(self, refusal: Refusal) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -520,7 +567,7 @@ class ClientConnection:
             # The allowance grows with the body: one byte per second, or per chunk, gains next to nothing.
             allowed_s = settings.receive_timeout_s + reader.body_bytes / settings.min_body_bytes_per_s
             if age_s > allowed_s:
-                self._reject(_too_slow(age_s))
+                self._reject(too_slow(age_s))
             elif age_s > settings.receive_timeout_s and reader.body_bytes and self._services.bodies.is_short:
                 # When memory is short, long bodies get no extra time: a few slow clients would keep all
                 # others from sending theirs.
@@ -555,12 +602,3 @@ class ClientConnection:
         idle = self._exchange is None and not self._ahead.requests and not self._reader.is_amid_request
         if idle and self._transport is not None:
             self._transport.close()
-
-
-def _too_slow(age_s: float) -> Refusal:
-    return Refusal.bad_request(
-        f"the request was not complete after {age_s:.0f} s: send it faster, or raise "
-        f"clients.receive_timeout_s of the gateway, and for long bodies lower clients.min_body_bytes_per_s",
-        code="request_timeout",
-        status=408,
-    )

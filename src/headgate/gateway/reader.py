@@ -12,12 +12,15 @@ import httptools
 
 from headgate.dataplane import bodies
 from headgate.gateway import authenticating, hosts, unreadable
-from headgate.gateway.incoming import FRAMING_FACTOR, MAX_FRAMING_BYTES, IncomingBody, IncomingHead
+from headgate.gateway.incoming import FRAMING_FACTOR, MAX_FRAMING_BYTES, IncomingBody, IncomingHead, Upload
 from headgate.gateway.request import Request
 from headgate.gateway.request_head_cache import RequestHeadCache
 from headgate.gateway.websocket import opening
 from headgate.http2.frames import PREFACE
 from headgate.loop_turns import AT_ONCE_BYTES
+from headgate.requests.bodies import forms
+from headgate.requests.bodies.form_stream import FormStream
+from headgate.requests.bodies.large import LARGE_BYTES
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -37,6 +40,15 @@ _HEAD_END: Final = b"\r\n\r\n"
 class Client(Protocol):
     """The owner of the connection."""
 
+    @property
+    def may_begin_upload(self) -> bool:
+        """Whether a request can be served now, before its body is complete."""
+        ...
+
+    def take_upload(self, request: Request, form: FormStream) -> Upload:
+        """Take a request with the beginning of its body, if that is possible now."""
+        ...
+
     def take(self, request: Request) -> Refusal | None:
         """Take a complete request; returns a refusal if that is not possible."""
         ...
@@ -52,6 +64,13 @@ class Client(Protocol):
 
 class _Nobody:
     """The client of a closed reader."""
+
+    @property
+    def may_begin_upload(self) -> bool:
+        return False
+
+    def take_upload(self, request: Request, form: FormStream) -> Upload:
+        raise AssertionError("a request was read from a closed connection")
 
     def take(self, request: Request) -> Refusal | None:
         raise AssertionError("a request was read from a closed connection")
@@ -192,6 +211,11 @@ class RequestReader:
         self._body.drop()
 
     @property
+    def is_uploading(self) -> bool:
+        """Whether the request is being served whose body is read."""
+        return self._body.is_streamed
+
+    @property
     def is_amid_request(self) -> bool:
         return self._unused_bytes > 0 or not self._in_head
 
@@ -281,7 +305,9 @@ class RequestReader:
         head.host = host
         if self._policy.credentials.gate is not None:
             self._authenticate()
-        if size > bodies.LONG_BYTES and not self._body.memory.has_room(size):
+        if size > LARGE_BYTES and (boundary := forms.boundary_of(head.headers)) is not None:
+            self._body.form = FormStream(boundary)
+        elif size > bodies.LONG_BYTES and not self._body.memory.has_room(size):
             self._refuse(self._body.memory.refusal())
         if expected:
             self._expect(expected, has_body=bool(coding) or (length or b"0") != b"0")
@@ -291,10 +317,42 @@ class RequestReader:
         body.add(data)
         memory = body.memory
         self._unused_bytes = 0
+        if body.is_streamed:
+            if body.upload is not None:
+                body.upload.receive(data)
+            self._check_upload()
+            return
         if memory.held > memory.limit_of_long and memory.is_exceeded_by(body.size):
             self._refuse(memory.refusal())
         if body.size > self._settings.max_body_bytes:
             self._body_too_large()
+        if body.form is not None:
+            self._read_form(body.form, data)
+
+    def _read_form(self, form: FormStream, data: bytes) -> None:
+        """Begin to serve the request, once its model is known."""
+        refusal = form.feed(data)
+        if refusal is not None:
+            self._refuse(refusal)
+        body = self._body
+        if form.form is None or not self.client.may_begin_upload:
+            return
+        body.form = None
+        if body.size > LARGE_BYTES or self._parser.get_method() != b"POST":
+            return  # it is held until it is complete
+        parsed = self._head.parsed(self._parser.get_method())
+        keep_alive = not parsed.is_http_1_0 and self._parser.should_keep_alive()
+        keep_alive = keep_alive and not self._services.shutdown.is_leaving
+        request = Request(parsed, body.stream(), keep_alive, self._services.now())
+        request.more_bytes = body.length - body.size
+        upload = self.client.take_upload(request, form)
+        self._check_upload()
+        body.upload = upload
+
+    def _check_upload(self) -> None:
+        """Read no more of a request that was refused before it was complete."""
+        if not self._body.is_streamed:
+            self._refuse(unreadable.unfinished())
 
     def on_message_complete(self) -> None:
         self._in_head = True
@@ -302,6 +360,9 @@ class RequestReader:
         if self._parser.should_upgrade():
             return  # with an upgrade, llhttp reads no body and raises an error next
         self.owes_continue = False
+        if self._body.is_streamed:
+            self._body.drop()
+            return
         parsed = self._head.parsed(self._parser.get_method())
         keep_alive = not parsed.is_http_1_0 and self._parser.should_keep_alive()
         keep_alive = keep_alive and not self._services.shutdown.is_leaving

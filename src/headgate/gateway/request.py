@@ -209,6 +209,7 @@ class Request:
         "body",
         "held_bytes",
         "keep_alive",
+        "more_bytes",
         "parsed",
         "path",
         "response_lines",
@@ -230,6 +231,8 @@ class Request:
         self.body = body
         self.held_bytes = len(body)
         """Bytes counted for it in the memory of bodies; 0 once released."""
+        self.more_bytes = 0
+        """Of a body that is sent as it comes: those that follow its beginning."""
         self.keep_alive = keep_alive
         self.arrived_at = arrived_at
         self.response_lines = parsed.response_lines
@@ -341,7 +344,7 @@ class Request:
 
     def message(self, body: bytes, request_id: bytes) -> bytes:
         """The message for the endpoint: the head with the forwarded headers, and the body."""
-        length = b"\r\ncontent-length: %d\r\n\r\n" % len(body)
+        length = b"\r\ncontent-length: %d\r\n\r\n" % (len(body) + self.more_bytes)
         return b"".join((self._forwarded, b"x-request-id: ", request_id, length, body))
 
     def parts(
@@ -358,7 +361,7 @@ class Request:
 
     def head(self, length: int, request_id: bytes) -> bytes:
         """The head of the message, for a body of this length that follows."""
-        ends = b"\r\ncontent-length: %d\r\n\r\n" % length
+        ends = b"\r\ncontent-length: %d\r\n\r\n" % (length + self.more_bytes)
         return b"".join((self._forwarded, b"x-request-id: ", request_id, ends))
 
 

@@ -18,6 +18,11 @@ HTTP2: Final = Refusal.bad_request(
 """For the preface of HTTP/2, unless the connection goes on with HTTP/2."""
 
 
+def unfinished() -> Refusal:
+    """Nothing more is read, as the response came before the end of the request. Clients never get this."""
+    return Refusal.bad_request("the response came before the end of the request", code="unfinished")
+
+
 def invalid(why: object) -> Refusal:
     shown = str(why)
     if shown == _PREFACE_WAS_READ:

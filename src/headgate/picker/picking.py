@@ -9,6 +9,7 @@ from headgate import extproc
 from headgate.dataplane import decision_header
 from headgate.dataplane.tracing import places
 from headgate.picker import hints, replies
+from headgate.requests import sessions
 from headgate.requests.pairs import marks
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from headgate.picker.request import ProxiedRequest
     from headgate.picker.settings import Choices
     from headgate.requests.data_plane import DataPlane
+    from headgate.requests.decision import Decision
     from headgate.requests.destinations import Destination
     from headgate.requests.life import Life
     from headgate.requests.subset import Subset
@@ -92,6 +94,15 @@ def mutation(
     if request.is_in_new_trace and request.has(b"tracestate"):
         removed.append(b"tracestate")
     return extproc.Mutation(headers, removed)
+
+
+def session_headers(request: ProxiedRequest, decision: Decision) -> list[extproc.SetHeader]:
+    """The header that names the model of a WebSocket as its endpoint calls it."""
+    if decision.upstream_model == decision.model:
+        return []
+    path, _, _ = request.target.partition(b"?")
+    query = sessions.with_model(request.query, decision.upstream_model)
+    return [extproc.SetHeader(b":path", b"%b?%b" % (path, query.encode("latin-1")))]
 
 
 def name_parent(tracer: Tracer, request: ProxiedRequest, number: int) -> None:

@@ -37,6 +37,7 @@ class ProxiedRequest:
         "held_bytes",
         "is_in_new_trace",
         "is_known_api",
+        "is_session",
         "path",
         "sent_traceparent",
         "target",
@@ -69,12 +70,19 @@ class ProxiedRequest:
         found = _api_path(self.target.partition(b"?")[0].decode("latin-1")) if self.target else DEFAULT_PATH
         self.is_known_api = found is not None
         """Whether the path ends with that of an inference API."""
+        self.is_session = found is None and _opens_websocket(self.method, named)
+        """Whether it opens a WebSocket, and may name its model in its query."""
         self.path = found or self.target.partition(b"?")[0].decode("latin-1")
         """The path of the API, without what the proxy will remove from it, and without the query."""
 
     @property
     def method(self) -> bytes:
         return self._named.get(b":method", b"POST")
+
+    @property
+    def query(self) -> str:
+        """What follows the path; empty without one."""
+        return self.target.partition(b"?")[2].decode("latin-1")
 
     @property
     def line(self) -> str:
@@ -172,6 +180,13 @@ class ProxiedRequest:
 
 
 _networks = lru_cache(maxsize=8)(trust.Networks)
+
+
+def _opens_websocket(method: bytes, named: dict[bytes, bytes]) -> bool:
+    """Over HTTP/1.1, and over HTTP/2 (RFC 8441)."""
+    if method == b"GET":
+        return named.get(b"upgrade", b"").lower() == b"websocket"
+    return method == b"CONNECT" and named.get(b":protocol", b"").lower() == b"websocket"
 
 
 def _api_path(path: str) -> str | None:

@@ -16,12 +16,14 @@ from headgate.picker import errors, hints, picking, replies, request_body
 from headgate.picker.answer import Answer
 from headgate.picker.request import ProxiedRequest
 from headgate.protobuf_wire import WireError
-from headgate.requests import effects, elsewhere, settlement, states, undecoded, way
+from headgate.requests import effects, elsewhere, sessions, settlement, states, undecoded, way
 from headgate.requests.decision import Decision
 from headgate.requests.life import UNDECIDED, Life
 from headgate.requests.proxied import Proxied
 from headgate.requests.received import ReceivedBody
 from headgate.requests.received_messages import ReceivedMessages
+from headgate.requests.refusal import Refusal
+from headgate.requests.sessions import SessionBody
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from headgate.requests.bodies import large
     from headgate.requests.destinations import Destination
     from headgate.requests.pool_state import PoolState
-    from headgate.requests.refusal import Refusal
     from headgate.requests.subset import Subset
 
 INVALID_ARGUMENT, FAILED_PRECONDITION, ABORTED, UNAVAILABLE = 3, 9, 10, 14
@@ -153,7 +154,9 @@ class Stream:
         if choices.is_conformance and (chosen := hints.conformance_subset(request)) is not None:
             self._subset = chosen
         self._body = request_body.RequestBody(mode)
-        if message.end_of_stream:
+        if request.is_session and not isinstance(sessions.model_of(request.query), Refusal):
+            self._begin_session(request, now)
+        elif message.end_of_stream:
             self._pick_without_body(now)
         elif mode == extproc.NONE:
             self._body.is_complete = True
@@ -164,6 +167,9 @@ class Stream:
     def _request_body(self, message: extproc.HttpBody, now: float) -> None:
         body, request = self._body, self.request
         assert request is not None
+        if body is not None and isinstance(self.received, SessionBody):
+            self._session_data(body, message, now)
+            return
         if body is None or body.is_complete:
             return  # some proxies send the last part twice
         host = self._host
@@ -199,6 +205,33 @@ class Stream:
         addresses = picked.endpoint.address.encode()
         mutation = picking.mutation(request, addresses, self.request_id, length=None)
         self._send(replies.picked_without_body(mutation, replies.destination_metadata(addresses)))
+
+    def _begin_session(self, request: ProxiedRequest, now: float) -> None:
+        """A WebSocket has no body: what the client sends in it stays as it is."""
+        plane = self._host.plane
+        received = self.received = SessionBody(request.path)
+        life = self.life = Life(plane, request, received)
+        proxied = life.proxied = Proxied(
+            subset=self._subset, asks_for_usage=False, model=request.model_header
+        )
+        self._host.streams.add(self)
+        life.decision = sessions.decide(plane, request, request.query, proxied)
+        self._report(lambda: way.decided(life, now), now)
+
+    def _session_data(self, body: request_body.RequestBody, message: extproc.HttpBody, now: float) -> None:
+        """The client has sent something in its session; before an endpoint is picked, it waits."""
+        if body.mode != extproc.FULL_DUPLEX_STREAMED:
+            return
+        if self._named:
+            for part in replies.streamed(message.body, is_response=False, is_end=message.end_of_stream):
+                self._send(part)
+            return
+        host, request = self._host, self.request
+        assert request is not None
+        body.is_complete = message.end_of_stream
+        refusal = body.add(message.body, request, host.bodies, host.choices.max_body_bytes)
+        if refusal is not None:
+            self._end_call(now, ABORTED, refusal.message)
 
     def _begin(self, now: float) -> None:
         """The body is complete."""
@@ -337,21 +370,26 @@ class Stream:
         content = effect.body
         if self._prefiller and life.pairing is not None:
             content = life.pairing.leave_to_sidecar()
-        length = None if body.mode == extproc.NONE else len(content)
+        is_session = isinstance(self.received, SessionBody)
+        length = None if body.mode == extproc.NONE or is_session else len(content)
         if (tracer := host.recorder.tracer) is not None:
             picking.name_parent(tracer, request, life.account.attempts)
         mutation = picking.mutation(request, addresses, self.request_id, length=length)
+        if is_session:
+            content = body.whole()
+            mutation.set_headers += picking.session_headers(request, life.decision)
         if self._prefiller:
             mutation.set_headers.append(extproc.SetHeader(picking.PREFILLER, self._prefiller))
         metadata = replies.destination_metadata(addresses)
         if host.choices.emits_scores:
             metadata = picking.metadata_with_scores(life, addresses)
-        if body.is_buffered:
+        if body.is_buffered and not is_session:
             self._send(replies.picked_buffered(mutation, metadata, content))
         else:
             self._send(replies.picked_without_body(mutation, metadata))
             if body.mode != extproc.NONE:
-                for part in replies.streamed(content, is_response=False, is_end=not body.has_trailers):
+                is_end = body.is_complete if is_session else not body.has_trailers
+                for part in replies.streamed(content, is_response=False, is_end=is_end):
                     self._send(part)
         if body.has_trailers:
             self._send(replies.trailers(is_response=False))
@@ -423,7 +461,9 @@ class Stream:
         data, life, received = message.body, self.life, self.received
         if life is not None and received is not None and data:
             way.heard(life, now)
-            if not life.account.first_byte_at:
+            if not life.account.first_byte_at and isinstance(received, SessionBody):
+                life.account.first_byte_at = now  # it says nothing about the time of a first token
+            elif not life.account.first_byte_at:
                 way.first_byte(life, now)
                 elsewhere.sidecar_responded(life, now)
             received.add(data)

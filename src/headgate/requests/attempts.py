@@ -222,7 +222,7 @@ def may_retry(life: Life, pool: PoolState, now: float, reserved: float = 0.0) ->
     arrival may be gone."""
     plane = life.plane
     latest = plane.present(pool.pool.key)
-    if latest is None:
+    if latest is None or not life.may_repeat:
         return False
     life.pool = latest
     return (

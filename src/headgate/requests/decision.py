@@ -450,7 +450,9 @@ def _fill_body(
             return invalid_json("it is nested too deeply")
     if upstream_model != decision.model:
         decision.client_name = msgspec.json.encode(decision.model)
-    decision.scheduled = _scheduled(decision, known, request, upstream_model, fields, form is not None, None)
+    decision.scheduled = _scheduled(
+        decision, known, request, upstream_model, fields, form is not None, None, len(request.body)
+    )
     if asks_for_usage and decision.stream and form is None and request.path in _USAGE_BY_OPTION:
         with_usage = ask_for_usage(body, fields)
         if with_usage is not None:
@@ -474,7 +476,10 @@ def _fill_large_body(
     is_renamed = upstream_model != (fields.model or "")
     if upstream_model != decision.model:
         decision.client_name = msgspec.json.encode(decision.model)
-    decision.scheduled = _scheduled(decision, known, request, upstream_model, fields, is_form, body.prompt)
+    size = len(body.whole) + body.more_bytes
+    decision.scheduled = _scheduled(
+        decision, known, request, upstream_model, fields, is_form, body.prompt, size
+    )
     if is_form:
         decision.body = body.with_form_model(upstream_model) if is_renamed else Pieces((body.whole,))
     else:
@@ -492,10 +497,11 @@ def _scheduled(
     fields: Fields,
     is_form: bool,
     known_prompt: Prompt | None,
+    size: int,
 ) -> scheduling.Request:
     """The request as the scheduler sees it, with the hashes of its prompt if the pool's policy uses them.
 
-    A form has no prompt; the prompt of a large body was read before.
+    A form has no prompt; the prompt of a large body was read before. `size`: bytes of the body.
     """
     pool, match, target = decision.pool, decision.match, decision.target
     assert pool is not None
@@ -504,7 +510,7 @@ def _scheduled(
     destination = Destination(match, target, pool)
     adapter = adapter_of(decision, destination)
     priority = priority_of(known, destination, request)
-    prompt_tokens = len(request.body) // forms.BYTES_PER_TOKEN
+    prompt_tokens = size // forms.BYTES_PER_TOKEN
     prefix: Sequence[int] = ()
     blocks = hashing.USUAL
     block_tokens = 0.0

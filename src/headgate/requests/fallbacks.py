@@ -156,6 +156,8 @@ def told(life: Life, refusal: Refusal) -> Refusal:
 def _finds_next(life: Life, fallback: routing.Fallback) -> bool:
     """Decide about the next model or pool, unless that was done. Those that do not exist, that the client
     may not use, or that the request was sent to are passed over."""
+    if not life.may_repeat:
+        return False
     fallen = life.fallen
     if fallen is None:
         fallen = life.fallen = Fallen()

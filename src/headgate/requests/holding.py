@@ -23,7 +23,7 @@ def hold_again(life: Life, pool: PoolState, now: float) -> bool:
 
     Its last attempt has ended.
     """
-    if pool.pool.start is None or pool.queue is None or not pool.queue.awaits_start:
+    if not life.may_repeat or pool.pool.start is None or pool.queue is None or not pool.queue.awaits_start:
         return False
     if life.wait is not None and life.wait.holds >= MAX_HOLDS:
         return False

@@ -58,6 +58,7 @@ class Life:
         "decision",
         "fallen",
         "load",
+        "may_repeat",
         "pairing",
         "plane",
         "pool",
@@ -103,6 +104,8 @@ class Life:
         """What another proxy says, which only asks for a pick; None if the shell sends the request itself."""
         self.pairing: Pairing | None = None
         """For a request to a pool with separate prefill and decode."""
+        self.may_repeat = True
+        """Whether all of the body that was sent is still there, so that it can be sent again."""
         self.fallen: Fallen | None = None
         """How it came to another model or pool than that of its route; None if it did not."""
 

@@ -22,24 +22,27 @@ from headgate.requests.usage import KEEP_BYTES, USAGE_KEY, Tail, counts, is_poss
 if TYPE_CHECKING:
     from headgate.requests.client import ClientRequest
     from headgate.requests.decision import Surroundings
+    from headgate.requests.proxied import Proxied
 
 MAX_PARAMETERS: Final = 64
 _SPACE: Final = b" \t\r\n"
 
 
-def decide(known: Surroundings, request: ClientRequest, query: str) -> Decision:
-    """Find the pool of a session."""
+def decide(
+    known: Surroundings, request: ClientRequest, query: str, proxied: Proxied | None = None
+) -> Decision:
+    """Find the pool of a session. What it is sent to is up to a proxy, if there is one."""
     decision = Decision()
     model = model_of(query)
     if isinstance(model, Refusal):
         decision.refusal = model
         return decision
     decision.model = model
-    decision.refusal = forbidden(decision, request) or find_pool(decision, known, request, None)
+    decision.refusal = forbidden(decision, request) or find_pool(decision, known, request, proxied)
     pool, match, target = decision.pool, decision.match, decision.target
     if decision.refusal is not None or pool is None or match is None or target is None:
         return decision
-    if pool.pool.http2:
+    if pool.pool.http2 and proxied is None:
         decision.refusal = Refusal.bad_request(
             f"the endpoints of the model {model[:256]!r} use HTTP/2, over which WebSockets are not supported",
             code="websocket_unsupported",

@@ -68,6 +68,7 @@ ALLOWED: Final = {
     "timer": REACHING | SENT | RETRYING,
     "broke": ANY,
     "client_gone": ANY,
+    "upload_refused": ANY,
     "prefill_sent": PREFILLING | REACHING | SENT | ANSWERING | RETRYING,
     "prefill_head": PREFILLING | REACHING | SENT | ANSWERING | RETRYING,
     "prefilled": PREFILLING | REACHING | SENT | ANSWERING,

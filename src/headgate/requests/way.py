@@ -49,6 +49,23 @@ def body_read(life: Life, body: large.Body | None, now: float) -> None:
         decided(life, now)
 
 
+def upload_begun(life: Life, body: large.Body, now: float) -> None:
+    """The beginning of a form is there, with its model; the rest is sent as it comes."""
+    life.expect("begin")
+    life.decision = decide(life.plane, life.request, body, life.proxied)
+    life.fallen = fallen.begun(life.decision, body)
+    decided(life, now)
+
+
+def upload_refused(life: Life, refusal: Refusal, now: float) -> None:
+    """What came of the body later is invalid, or came too slowly."""
+    life.expect("upload_refused")
+    if life.state == states.ANSWERING:
+        settlement.hang_up(life, "client_gone", now)
+    else:
+        settlement.refuse(life, refusal, now)
+
+
 # 2. Reserve tokens of its route's limit.
 def decided(life: Life, now: float) -> None:
     """The decision is made, here or by the shell, or again after another model or pool was left."""
@@ -167,7 +184,7 @@ def endpoint_lost(life: Life, message: str, now: float, *, is_crossed: bool, has
     life.expect("endpoint_lost")
     if life.state == states.ANSWERING:
         silence.break_off(life, "upstream_lost", message, now)
-    elif is_crossed:
+    elif is_crossed and life.may_repeat:
         attempts.ask_afresh(life)
     else:
         message = f"broke off before its response: {message}"

@@ -277,3 +277,61 @@ async def test_it_keeps_the_place_of_its_connection(start_gateway, sockets, open
     assert (await client.head()).status == 101
     assert len(gateway.shell.clients.all) == 2
     assert any(each.exchange is not None for each in gateway.shell.clients.all)
+
+
+def done(tokens, made=9):
+    """The event at the end of a response."""
+    usage = b'{"type":"response.done","response":{"usage":{"input_tokens":%d,"output_tokens":%d}}}'
+    return usage % (tokens, made)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_a_session_without_tokens_is_closed(
+    start_gateway, start_sockets, opening, open_session, eventually, is_cut
+):
+    """Its tokens count as its responses end. With the last one of a limit it gets a close frame that says
+    when to come back, behind the event that used it; the next session is refused."""
+    sockets = await start_sockets(echoes=False)
+    limits = routing.TokenLimits(output=100, unit="month", unit_s=30 * 86_400)
+    gateway = await start_gateway(sockets, limits=limits)
+    client = await open_session(gateway)
+    (peer,) = sockets.peers
+    sent, used = b"", 0
+    for tokens in (60, 60):
+        assert not peer.lost.is_set()
+        event = done(5, tokens)
+        frame = bytes((0x81, len(event))) + event
+        if is_cut:  # within the counts, with a ping between
+            place = event.index(b"output_tokens") + 5
+            frame = bytes((0x01, place)) + event[:place] + b"\x89\x01p"
+            frame += bytes((0x80, len(event) - place)) + event[place:]
+        sent += frame
+        peer.transport.write(frame)
+        (limit,) = gateway.shell.plane.routes.limits.by_route.values()
+        used += tokens
+        await eventually(lambda: limit.accounts()[0].used == used)  # noqa: B023
+    rest = await client.rest()
+    assert rest.startswith(sent)
+    close = rest[len(sent) :]
+    assert (close[0], int.from_bytes(close[2:4], "big")) == (0x88, 1013)
+    assert close[4:].startswith(b"no output tokens are left of 100 per month: try again in ")
+    await asyncio.wait_for(peer.lost.wait(), 30)
+    await gateway.idle()
+    assert [(account.used, account.refused) for account in limit.accounts()] == [(120, 1)]
+    other = await gateway.connect()
+    other.send(opening())
+    assert (await other.response()).status == 429
+
+
+async def test_sessions_share_a_limit(start_gateway, sockets, open_session):
+    """Of two sessions, one uses it up; the other ends after its next response."""
+    limits = routing.TokenLimits(output=1000, unit="month", unit_s=30 * 86_400)
+    gateway = await start_gateway(sockets, limits=limits)
+    first, second = await open_session(gateway), await open_session(gateway)
+    for client, peer in ((first, sockets.peers[0]), (second, sockets.peers[1])):
+        event = done(5, 1500)
+        peer.transport.write(bytes((0x81, len(event))) + event)
+        assert (await client.rest())[2 + len(event)] == 0x88
+    await gateway.idle()
+    (limit,) = gateway.shell.plane.routes.limits.by_route.values()
+    assert [account.used for account in limit.accounts()] == [3000]

@@ -43,6 +43,8 @@ class Reservation(msgspec.Struct, gc=False):
     is_settled: bool = False
     also: tuple[Reservation, ...] = ()
     """Of the same tokens, in further limits that the request must fit; settled together."""
+    booked: tuple[int, int] | None = None
+    """Input and output tokens of the same request that were settled before: for what follows in a session."""
 
     def settle(self, input_tokens: int, output_tokens: int, now: float) -> None:
         """Count what was used, which may be more than was reserved."""

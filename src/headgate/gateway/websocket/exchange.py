@@ -13,8 +13,9 @@ import httptools
 
 from headgate.gateway.exchange import Client, Exchange
 from headgate.gateway.response import Response
-from headgate.gateway.websocket.frames import GOING_AWAY, Frames, close_frame
+from headgate.gateway.websocket.frames import GOING_AWAY, TRY_AGAIN_LATER, Frames, close_frame
 from headgate.requests import effects, sessions, states, way
+from headgate.requests.limits import in_sessions
 from headgate.requests.responses import SWITCHING
 from headgate.requests.sessions import SessionBody
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from headgate.gateway.request import Request
     from headgate.gateway.services import Services
     from headgate.gateway.upstream import UpstreamConnection
+    from headgate.flow.limits import RouteLimit
     from headgate.requests.client import Header
+    from headgate.requests.reported import Usage
 
 _LENGTH: Final = b"\r\ncontent-length: 0\r\n\r\n"
 _UPGRADE: Final = b"connection: Upgrade\r\nupgrade: websocket\r\n"
@@ -65,7 +68,17 @@ class Uplink:
 class SessionExchange(Exchange):
     """Decided, queued, retried and settled as any exchange, until the endpoint agrees."""
 
-    __slots__ = ("_active_at", "_early", "_early_bytes", "_frames", "_session", "_write", "is_open")
+    __slots__ = (
+        "_active_at",
+        "_booked",
+        "_early",
+        "_early_bytes",
+        "_exhausted",
+        "_frames",
+        "_session",
+        "_write",
+        "is_open",
+    )
 
     def __init__(self, services: Services, client: SessionClient, request: Request) -> None:
         super().__init__(services, client, request)
@@ -74,6 +87,10 @@ class SessionExchange(Exchange):
         self._frames = Frames()
         self._active_at = request.arrived_at
         """When either side last sent anything."""
+        self._booked: Usage | None = None
+        """What was counted of its tokens so far."""
+        self._exhausted = ""
+        """Why it has to end, once no tokens are left of a limit."""
         self._early: list[bytes] = []
         """The client's bytes before the endpoint has agreed."""
         self._early_bytes = 0
@@ -147,13 +164,51 @@ class SessionExchange(Exchange):
         self._active_at = now
         way.heard(self.life, now)
         if data:
-            self._frames.feed(data)
-            received.tail.add(data)
+            received.tail.add(self._frames.feed(data))
             received.size += len(data)
         passed = response.pass_on(data)
         received.has_passed = True
         if passed:
             self._client.write(passed)
+        usage = received.tail.usage()
+        if usage is not None and usage is not self._booked:
+            self._book(usage, now)
+        if self._exhausted:
+            self._services.loop.call_soon(self._end_exhausted)
+
+    # -- limits
+
+    def _book(self, usage: Usage, now: float) -> None:
+        """A response is complete, and has used tokens."""
+        before, self._booked = self._booked, usage
+        limit = in_sessions.book(self.life, usage, before, now)
+        if limit is not None and self._timer is None and not self._exhausted:
+            self._run_out(limit, now)
+
+    def _run_out(self, limit: RouteLimit, now: float) -> None:
+        """No tokens are left here. Others may be leased; the session goes on until that is known."""
+        output_tokens = self.life.decision.scheduled.output_tokens
+        waiter = self._services.limit_sources.wait(limit, 1, output_tokens, self._leased)
+        if waiter is not None:
+            self._timer = waiter
+        else:
+            self._exhausted = in_sessions.refused(limit, now)
+
+    def _leased(self) -> None:
+        """Tokens were leased, or there are none."""
+        self._timer = None
+        life, now = self.life, self.now()
+        if life.is_over or life.reservation is not None or self._booked is None:
+            return
+        limit = in_sessions.reserve(life, self._booked, now)
+        if limit is not None:
+            self._exhausted = in_sessions.refused(limit, now)
+            self._end_exhausted()
+
+    def _end_exhausted(self) -> None:
+        """End the session where its endpoint has ended a frame."""
+        if self._frames.is_between and not self.life.is_over:
+            self.close(TRY_AGAIN_LATER, self._exhausted, self.now())
 
     def fast_path(self, data: bytes) -> FastPath | None:
         return None if self.is_open else super().fast_path(data)
@@ -185,6 +240,9 @@ class SessionExchange(Exchange):
     def sweep(self, now: float) -> None:
         if not self.is_open or self.life.state != states.ANSWERING:
             super().sweep(now)
+            return
+        if self._exhausted:
+            self.close(TRY_AGAIN_LATER, self._exhausted, now)
             return
         idle_s = self._services.settings.endpoints.stream_idle_timeout_s
         if now - self._active_at > idle_s:

@@ -47,6 +47,8 @@ class Body(msgspec.Struct, frozen=True):
     members: tuple[scan.Member, ...] = ()
     prompts: int = 1
     """The number of prompts of a request of the completions API."""
+    more_bytes: int = 0
+    """Of a form that is sent as it comes: what follows `whole`, which is its beginning."""
 
     def changed(self, model: str | None, *, asks_for_usage: bool) -> Change:
         """The body with another model name or with `stream_options.include_usage`, or unchanged."""

@@ -67,4 +67,8 @@ def settle(life: Life, reservation: Reservation, now: float) -> None:
         expected, is_stream = reservation.output_tokens, life.decision.stream
         answer = life.received.tokens(expected, usage, is_stream=is_stream)
     prompt = usage.prompt if usage is not None else 0
+    if reservation.booked is not None:
+        before_prompt, before_answer = reservation.booked
+        reservation.settle(max(prompt - before_prompt, 0), max(answer - before_answer, 0), now)
+        return
     reservation.settle(prompt or reservation.input_tokens, answer, now)
