@@ -13,13 +13,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal
 
-from headgate.dataplane.tracing import attributes, spans
+from headgate.dataplane.tracing import attributes, forwarded, spans
 from headgate.requests.account import SERVED
 from headgate.telemetry.tracing import context
 
 if TYPE_CHECKING:
+    from headgate.dataplane.records.access_log import Forwarded
     from headgate.dataplane.records.served_request import ServedRequest
     from headgate.dataplane.settings import Tracing
+    from headgate.dataplane.tracing.forwarded import ForwardedTrace
     from headgate.dataplane.tracing.traced_request import TracedRequest
     from headgate.telemetry.tracing import Export, FinishedTrace, Trace
 
@@ -132,6 +134,34 @@ class Tracer:
             log.exception("a trace is dropped: %s", ended.life.story())
         return trace
 
+    def forwarded(self, traced: ForwardedTrace, record: Forwarded, now: float) -> None:
+        """A request to a Service is over."""
+        if traced.trace is None and not traced.unsampled:  # it was never sent
+            self.begin(traced)
+        trace, reason = traced.trace, ""
+        if trace is not None and trace.is_sampled:
+            reason = SAMPLED
+        elif self._settings.errors and forwarded.is_failed(record):
+            reason = self._if_allowed(ERROR, now)
+        elif now - record.arrived_at >= self._slow_s:
+            reason = self._if_allowed(SLOW, now)
+        if not reason:
+            return
+        if trace is None:
+            trace = context.begun(traced.unsampled, is_sampled=False)
+        self.counts[reason] += 1
+        try:
+            self._send(forwarded.finished(traced, trace, record, reason, self._kind, self.clock() - now, now))
+        except Exception:  # a bug here must not cost the client its response
+            log.exception("the trace of a request to a Service is dropped")
+
+    def _if_allowed(self, reason: str, now: float) -> str:
+        """The reason, or "" if as many traces were kept as may be."""
+        if self._allowance.take(self._settings.max_kept_per_s, now):
+            return reason
+        self.counts[OVER_LIMIT] += 1
+        return ""
+
     def _reason(self, ended: ServedRequest, now: float) -> str:
         """Why a request is kept that is not known to be sampled; "" if it is not."""
         request = ended.request
@@ -146,9 +176,8 @@ class Tracer:
             reason = ERROR
         elif self._is_slow(ended, now):
             reason = SLOW
-        if reason and not self._allowance.take(self._settings.max_kept_per_s, now):
-            self.counts[OVER_LIMIT] += 1
-            return ""
+        if reason:
+            reason = self._if_allowed(reason, now)
         if reason and trace is None:
             request.trace = context.begun(request.unsampled, is_sampled=False)
         return reason

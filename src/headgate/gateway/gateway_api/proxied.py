@@ -55,6 +55,7 @@ class Proxied:
         self._heard_at = task.arrived_at
         """When anything last arrived from either side."""
         self._mirrors = mirroring.begin(task, self._asked)
+        task.begin_trace(self._asked.headers)
         self.now = task.shared.services.now
 
     # -- what the client's connection reports
@@ -177,8 +178,9 @@ class Proxied:
             framing = b"content-length: %d\r\n" % length
         else:
             framing = b""
+        asked = self._asked._replace(headers=self._task.traced_headers(self._asked.headers, self.now()))
         payload = changes.forwarded(
-            head.method, self._asked, self._task.client.peer, self._task.request_id, framing
+            head.method, asked, self._task.client.peer, self._task.request_id, framing
         )
         self._upstream = connection
         if whole is None:

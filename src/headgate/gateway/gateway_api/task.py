@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final
 from headgate.dataplane import decision_header
 from headgate.dataplane.records import log_text
 from headgate.dataplane.records.access_log import Forwarded
+from headgate.dataplane.tracing.forwarded import ForwardedTrace
 from headgate.requests.account import CLIENT_GONE, SERVED
 
 if TYPE_CHECKING:
     from headgate.auth.outcome import Identity
     from headgate.gateway.gateway_api.connection import EntryConnection
     from headgate.gateway.gateway_api.head import Head
+    from headgate.gateway.gateway_api.shared import Shared
     from headgate.requests.client import Header
     from headgate.routing.gateway_api import Entry, Filters, HeaderChange
 
@@ -37,12 +39,11 @@ class Task:
         "identity",
         "is_over",
         "request_id",
-        "shared",
+        "traced",
     )
 
     def __init__(self, client: EntryConnection, head: Head, arrived_at: float) -> None:
         self.client = client
-        self.shared = client.shared
         self.head = head
         self.arrived_at = arrived_at
         self.identity: Identity | None = None
@@ -60,6 +61,26 @@ class Task:
         is_plain = _REQUEST_ID.fullmatch(given) is not None
         self.request_id = given if is_plain else client.shared.services.identities.request_id()
         self.is_over = False
+        self.traced: ForwardedTrace | None = None
+        """Its place in a trace, if it goes to a Service, and requests are traced."""
+
+    @property
+    def shared(self) -> Shared:
+        return self.client.shared
+
+    def begin_trace(self, headers: list[Header]) -> None:
+        """The request goes to a Service with these headers."""
+        if self.shared.services.recorder.tracer is not None:
+            self.traced = ForwardedTrace(headers, is_from_trusted=self.client.peer.is_trusted)
+
+    def traced_headers(self, headers: list[Header], now: float) -> list[Header]:
+        """The headers for an attempt, which may name its trace."""
+        traced, tracer = self.traced, self.shared.services.recorder.tracer
+        if traced is None or tracer is None:
+            return headers
+        if traced.trace is None and not traced.unsampled:
+            tracer.begin(traced)
+        return traced.for_attempt(self.attempts, now)
 
     @property
     def response_changes(self) -> list[HeaderChange]:
@@ -121,5 +142,7 @@ class Task:
             error=error,
         )
         shared.metrics.ended(record, now)
+        if self.traced is not None and (tracer := shared.services.recorder.tracer) is not None:
+            tracer.forwarded(self.traced, record, now)
         if (log := shared.services.recorder.log) is not None:
             log.forwarded(record, now)
