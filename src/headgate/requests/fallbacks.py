@@ -23,6 +23,7 @@ __all__ = [
     "ERROR",
     "LIMIT",
     "NO_ENDPOINT",
+    "REASONS",
     "SATURATED",
     "SLO",
     "is_late",
@@ -34,7 +35,7 @@ __all__ = [
     "waits_s",
 ]
 
-_REASONS: Final = {
+REASONS: Final = {
     "no_ready_endpoint": NO_ENDPOINT,
     "no_suited_endpoint": NO_ENDPOINT,
     "no_target": NO_ENDPOINT,
@@ -70,7 +71,7 @@ def reason_of(life: Life, code: str) -> str:
     """The reason to go on to the next model or pool instead of refusing the request with this code; empty if
     it is to be refused."""
     fallback = of(life)
-    reason = _REASONS.get(code, "")
+    reason = REASONS.get(code, "")
     if fallback is None or not reason or life.account.status:
         return ""
     if reason not in fallback.reasons:
