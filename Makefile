@@ -17,13 +17,15 @@ CONFORMANCE := tests/control_plane/conformance
 IF_ANY = $(if $(findstring -k,$(ARGS)),|| test $$? = 5)
 DATA_PATH := $(wildcard $(addprefix tests/,auth extproc fleet flow gateway picker requests routing rpc scheduling))
 
-.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda envoy-gateway conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server envoy chromium real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-picker soak-autoscaling soak-limits generated lock clean help
+.PHONY: up install compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda envoy-gateway conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server envoy chromium real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-picker soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
 
 up: $(STAMP) fresh  ## install Headgate into .venv and start the quickstart, or EXAMPLE, with the commands of IMAGES
 	@$(BIN)/headgate up $(EXAMPLE) --images $(IMAGES)
+
+install: $(STAMP) fresh  ## install Headgate into .venv
 
 compiled: $(COMPILE_STAMP)  ## compile the data path with mypyc; takes two minutes and needs a C compiler
 	@$(BIN)/python tools/compile.py

@@ -160,6 +160,38 @@ def test_pods_that_are_no_endpoints(objects):
     assert "    default/small-2: is not ready (Pending)\n" in text
 
 
+@pytest.mark.parametrize(
+    ("reasons", "code", "told"),
+    [
+        (
+            "no-endpoint",
+            0,
+            "It would be sent to default/large instead, by its fallback: no-endpoint.",
+        ),
+        ("error", 1, "Without fallbacks, or for another reason than theirs, it would be rejected:"),
+    ],
+)
+def test_a_fallback_takes_the_request_over(tmp_path, reasons, code, told):
+    """If it does so for the reason of the refusal. A Pod with an address serves, as in files of a gateway."""
+    notes = f"annotations: {{headgate.dev/fallback: pool=large, headgate.dev/fallback-on: '{reasons}'}}"
+    pod = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: large-1, labels: {app: large}, annotations: {headgate.dev/address: "127.0.0.1:8001"}}
+"""
+    file = tmp_path / "objects.yaml"
+    file.write_text(
+        OBJECTS.replace("{name: chat}", f"{{name: chat, {notes}}}").replace(", weight: 90", "") + pod
+    )
+    rule = "[{modelServerName: small}, {modelServerName: large, weight: 10}]"
+    file.write_text(file.read_text().replace(rule, "[{modelServerName: small}]"))
+    done = run("--objects", str(file), "--model", "chat")
+    assert (done.exit_code, told in done.output) == (code, True), done.output
+    premium = run("--objects", str(file), "--model", "chat", "-H", "x-tier=premium")
+    assert "It would be sent to default/large-1 (127.0.0.1:8001)" in premium.output
+
+
 def test_name_without_a_route(objects):
     """The answer that a client would get, and the name that was meant."""
     result = run("--objects", objects, "--model", "chta", "--path", "/v1/messages", "-o", "json")

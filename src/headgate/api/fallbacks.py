@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -123,7 +124,11 @@ def _reasons(given: str | None, *, with_slo: bool) -> tuple[frozenset[str], froz
     words = {word.strip() for word in given.split(",")}
     statuses = {word for word in words if _STATUS.fullmatch(word)}
     if wrong := sorted(words - statuses - set(REASONS)):
-        told = f"{wrong[0][:64]!r} is none of {', '.join(REASONS)}, and no status from 400 to 599"
+        shown = [word[:64] for word in wrong[:MAX_NEXT]]
+        near = [each for word in shown for each in difflib.get_close_matches(word, REASONS, 1, 0.7)]
+        are = "is" if len(wrong) == 1 else "are"
+        told = f"{', '.join(map(repr, shown))} {are} none of {', '.join(REASONS)}, "
+        told += "and no status from 400 to 599" + (f"; did you mean {', '.join(near)}?" if near else "")
         raise InvalidAnnotationError(FALLBACK_ON, told)
     return frozenset(words - statuses), frozenset(map(int, statuses))
 

@@ -23,6 +23,7 @@ __all__ = [
     "ERROR",
     "LIMIT",
     "NO_ENDPOINT",
+    "REASONS",
     "SATURATED",
     "SLO",
     "end",
@@ -35,7 +36,7 @@ __all__ = [
     "waits_s",
 ]
 
-_REASONS: Final = {
+REASONS: Final = {
     "no_ready_endpoint": NO_ENDPOINT,
     "no_suited_endpoint": NO_ENDPOINT,
     "no_target": NO_ENDPOINT,
@@ -74,7 +75,7 @@ def reason_of(life: Life, code: str, now: float) -> str:
     """The reason to go on to the next model or pool instead of refusing the request with this code; empty if
     it is to be refused, as one is whose client has given up."""
     fallback = of(life)
-    reason = _REASONS.get(code, "")
+    reason = REASONS.get(code, "")
     if fallback is None or not reason or life.account.status:
         return ""
     if life.wait is not None and now >= life.wait.patience_ends_at:

@@ -43,13 +43,13 @@ def stored(obj: Mapping[str, Any], created: str = "") -> StoredObject:
         metadata.setdefault("creationTimestamp", created)
     content = {**obj, "metadata": metadata}
     if resource.kind == "Pod":
-        content = _with_status(content)
+        content = with_status(content)
     elif resource.kind == "Secret":
         content = _with_data(content)
     return StoredObject(resource.path(), namespace, metadata["name"], msgspec.json.encode(content))
 
 
-def _with_status(pod: dict[str, Any]) -> dict[str, Any]:
+def with_status(pod: dict[str, Any]) -> dict[str, Any]:
     """Nobody probes a Pod here: one without conditions is ready, if it has an address."""
     status = pod.get("status") or {}
     if status.get("conditions"):

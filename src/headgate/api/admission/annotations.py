@@ -16,6 +16,7 @@ from headgate.api.marks import ANNOTATIONS, EndpointTls, InvalidAnnotationError
 __all__ = [
     "check_fallbacks",
     "warn_of_grace",
+    "warn_of_misspelled_fallbacks",
     "warn_of_own",
     "warn_of_start",
     "warn_of_tls",
@@ -35,6 +36,16 @@ def warn_of_own(kinds: str, annotations: FieldCursor, known: Collection[str], fo
         if name in written and marks.KV_EVENTS not in written:
             told = f"has an effect only on Pods that have {marks.KV_EVENTS} themselves"
             found.warn(annotations.key(name), told)
+
+
+def warn_of_misspelled_fallbacks(kinds: str, annotations: FieldCursor, found: Findings) -> None:
+    """Warn of annotations that are probably meant to be those of fallbacks, on kinds that have no others."""
+    for name in annotations.texts:
+        if name.startswith(marks.DOMAIN) and name not in marks.OF_FALLBACKS:
+            near = difflib.get_close_matches(name, marks.OF_FALLBACKS, 1, 0.85)
+            if near:
+                told = f"no annotation of {kinds} has this name; did you mean {near[0]}?"
+                found.warn(annotations.key(name), told)
 
 
 def warn_of_start(annotations: FieldCursor, found: Findings) -> None:

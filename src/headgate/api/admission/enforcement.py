@@ -100,7 +100,7 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
             *("other-route", "other-adapter", "adapter-of-other", "adapter-is-model", "model-unknown"),
             *("adapter-listed-twice", "adapter-is-name", "name-space"),
             *("path-relative", "path-query", "header-name", "header-twice", "condition-empty"),
-            *("fallback-missing", "fallback-pool-missing", "fallback-alone"),
+            *("fallback-missing", "fallback-pool-missing", "fallback-alone", "fallback-misspelled"),
         ),
         "ModelServer": (
             *("label-key", "label-value", "pods-shared", "pods-wider", "pods-narrower"),
@@ -121,7 +121,7 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
         "InferencePool": ("picker-missing", "protocol-invalid"),
         "InferenceModel": (
             *("pool-kind", "pool-missing", "pool-group", "pool-elsewhere", "target-twice"),
-            *("name-older", "name-younger", "name-route", "name-other-pool"),
+            *("name-older", "name-younger", "name-route", "name-other-pool", "fallback-misspelled"),
         ),
         "InferenceModelRewrite": (
             *("pool-missing", "no-targets", "name-twice", "others-twice", "weight-unset", "target-empty"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headgate.api.admission import competing_routes, references, string_matches
-from headgate.api.admission.annotations import check_fallbacks
+from headgate.api.admission.annotations import check_fallbacks, warn_of_misspelled_fallbacks
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.index_keys import NAMED, IndexKey
@@ -67,7 +67,9 @@ def _check_fallbacks(route: FieldCursor, others: View, found: Findings) -> None:
         return others.get(GROUP, "ModelServer", ObjectKey(namespace, pool)) is not None
 
     names = {name for name in own if name}
-    check_fallbacks(route.at("metadata.annotations"), names, exists, others, found)
+    annotations = route.at("metadata.annotations")
+    warn_of_misspelled_fallbacks("ModelRoutes", annotations, found)
+    check_fallbacks(annotations, names, exists, others, found)
 
 
 # -- rules

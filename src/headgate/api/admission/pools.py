@@ -6,6 +6,7 @@ from headgate.api import marks
 from headgate.api.admission import competing_routes, index_keys, references, selectors
 from headgate.api.admission.annotations import (
     check_fallbacks,
+    warn_of_misspelled_fallbacks,
     warn_of_own,
     warn_of_start,
     warn_of_tls,
@@ -101,7 +102,9 @@ def check_inference_model(model: FieldCursor, old: FieldCursor | None, others: V
     _check_split(split, found)
     if name.text:
         _check_same_name(model, name, others, found)
-        check_fallbacks(model.at("metadata.annotations"), {name.text}, None, others, found)
+        annotations = model.at("metadata.annotations")
+        warn_of_misspelled_fallbacks("InferenceModels", annotations, found)
+        check_fallbacks(annotations, {name.text}, None, others, found)
 
 
 def check_objective(objective: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:

@@ -14,6 +14,7 @@ from headgate.dataplane.explaining.explanation import (
     Answer,
     EndpointShown,
     Explanation,
+    FallbackShown,
     LimitShown,
     RouteShown,
     TargetShown,
@@ -24,7 +25,14 @@ MARK, NO_MARK = "  > ", "    "
 
 def is_refused(found: Explanation) -> bool:
     """Whether the gateway would reject the request, whichever target is selected."""
-    return _refusal(found) is not None
+    refusal = _refusal(found)
+    return refusal is not None and _taken_over(found, refusal) is None
+
+
+def _taken_over(found: Explanation, refusal: Answer) -> FallbackShown | None:
+    """The first fallback that would get the request instead of this refusal."""
+    usable = [each for each in found.fallbacks if not each.why_not and refusal.reason in each.reasons]
+    return usable[0] if usable else None
 
 
 def _refusal(found: Explanation) -> Answer | None:
@@ -167,9 +175,11 @@ def _table(rows: list[_Row], indent: int = 0) -> Iterator[str]:
 
 def _outcome(found: Explanation) -> Iterator[str]:
     refusal = _refusal(found)
-    if refusal is not None:
-        target = found.decided
-        is_first_held = target is not None and target.waits and target.answer is refusal
+    if refusal is not None and (other := _taken_over(found, refusal)) is not None:
+        yield f"It would be sent to {other.pool} instead, by its fallback: {refusal.reason}."
+    elif refusal is not None:
+        held = found.decided
+        is_first_held = held is not None and held.waits and held.answer is refusal
         if is_first_held:
             yield "If its wait times out, it would be rejected:"
         elif any(not each.why_not for each in found.fallbacks):
@@ -179,9 +189,7 @@ def _outcome(found: Explanation) -> Iterator[str]:
         yield f"    HTTP {refusal.status} {_phrase(refusal.status)}"
         yield from (f"    {name}: {value}" for name, value in refusal.headers.items())
         yield f"    {refusal.body}"
-        return
-    target = found.decided
-    if target is None:
+    elif (target := found.decided) is None:
         yield f"It would be {' or '.join(_possibility(each) for each in found.targets if each.weight)}."
     elif target.endpoint is None:
         yield f"It would be sent to an endpoint of {target.pool}."

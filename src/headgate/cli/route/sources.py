@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +20,7 @@ from headgate.cli.objects import connecting
 from headgate.dataplane.explaining import Explanation
 from headgate.gateway.explaining import explain, view_of_objects
 from headgate.requests.client import Header
+from headgate.standalone.stored import with_status
 
 # Routing objects, read once from an API server or from manifests.
 Kind = TypeVar("Kind", bound=cluster.KubeObject)
@@ -206,14 +208,23 @@ def from_server(server: connecting.Server, namespace: str | None, asked: Asked) 
 
 
 def from_manifests(paths: list[str], namespace: str | None, asked: Asked) -> Explanation:
-    """Explain from manifests alone. Endpoints are known only from Pods with a status (`get -o yaml`)."""
+    """Explain from manifests alone. Endpoints are known only from Pods with a status (`get -o yaml`) or an
+    address, as in the files of a gateway."""
     try:
         read = load(paths)
     except ManifestErrors as error:
         raise click.ClickException(str(error)) from error
-    found = of_manifests(read, namespace)
+    found = of_manifests([_served(each) for each in read], namespace)
     view = view_of_objects(found.snapshot(), knows_endpoints=bool(found.pods))
     return with_absent(explain(view, *asked), found.pools, found.pods)
+
+
+def _served(manifest: manifests.Manifest) -> manifests.Manifest:
+    """As a gateway reads it from a file: a Pod with an address and without a status is ready."""
+    if manifest.kind != "Pod" or manifest.content.get("status"):
+        return manifest
+    pod = with_status(manifest.content)
+    return dataclasses.replace(manifest, content=pod) if pod["status"].get("podIP") else manifest
 
 
 def _own_headers() -> list[Header]:

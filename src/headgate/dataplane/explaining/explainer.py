@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectRef
 from headgate.dataplane.explaining import limits_shown
@@ -27,7 +29,7 @@ from headgate.dataplane.explaining.explanation import (
 from headgate.dataplane.explaining.pick import Picked, asked_of, pick
 from headgate.dataplane.explaining.view import Supposing, View
 from headgate.fleet.ejection import AVOID_AFTER_FAILURE_S
-from headgate.requests import health
+from headgate.requests import fallbacks, health
 from headgate.requests.bodies import large
 from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.client import ClientRequest, Header
@@ -238,7 +240,10 @@ class _Explainer:
         return no_endpoint(pool, self._view.max_requests, refused)
 
     def _answer(self, refusal: Refusal | None) -> Answer | None:
-        return self._forms.answer(refusal, self._path) if refusal is not None else None
+        if refusal is None:
+            return None
+        reason = fallbacks.REASONS.get(refusal.code, "")
+        return msgspec.structs.replace(self._forms.answer(refusal, self._path), reason=reason)
 
     def _problems(self, reading: routing.Reading) -> tuple[str, ...]:
         routes = {found.route.key for found in reading.routes}

@@ -59,6 +59,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     headers: dict[str, str]
     body: str
+    reason: str = ""
+    """Of fallbacks: why they would take the request over instead; empty if none could."""
 
 
 class TargetShown(msgspec.Struct, frozen=True, kw_only=True):
