@@ -87,8 +87,12 @@ class RouteLimit:
     @property
     def field(self) -> str:
         """Where the limit is set, for messages."""
-        is_of_tenant = self._key.kind == TENANT
-        return "spec.limits of the Tenant" if is_of_tenant else "spec.rateLimit of the route"
+        return "spec.limits of the Tenant" if self.is_of_tenant else "spec.rateLimit of the route"
+
+    @property
+    def is_of_tenant(self) -> bool:
+        """Whether it counts the tokens of a tenant, whichever models these are for."""
+        return self._key.kind == TENANT
 
     def _account(
         self, route: routing.Route, direction: Direction, limit: int | None, now: float
