@@ -49,6 +49,7 @@ _REASONS: Final = {
     "endpoints_full": SATURATED,
     "endpoint_unreachable": ERROR,
     "upstream_failed": ERROR,
+    "upstream_invalid": ERROR,
     "upstream_timeout": ERROR,
     "rate_limit_exceeded": LIMIT,
 }
