@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headgate.fleet import ACCEPTED_AFTER_S
 from headgate.fleet.ejection import HANG
-from headgate.requests import attempts, blaming, effects, fallbacks, prefill_way, settlement, states
+from headgate.requests import attempts, blaming, effects, prefill_way, settlement, states
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -97,8 +97,6 @@ def invalid(life: Life, message: str, now: float, *, is_head: bool) -> None:
         return
     settlement.take_back(life)
     blaming.endpoint_failed(life, "upstream_invalid", now)
-    if fallbacks.of(life) is not None:
-        attempts.end_attempt(life, "upstream_invalid", now)
     told = "the endpoint's response is not valid HTTP"
     settlement.refuse(life, Refusal.upstream(told, code="upstream_invalid", logged=message), now)
 
