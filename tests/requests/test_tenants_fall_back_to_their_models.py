@@ -5,19 +5,17 @@ import json
 from one_plane import Asked, Plane
 
 from headgate import api, routing
-from headgate.api.fallbacks import REASONS, USUAL
-from headgate.api.kthena_networking import RateLimit
+from headgate.api.fallbacks import USUAL
 from headgate.api.tenants import Tenant, TenantSpec
 from headgate.auth.tenant import Grant
-from headgate.dataplane.credentials import tenant_limits
 from headgate.requests.effects import Refuse
 from headgate.requests.in_process import InProcess
 from headgate.requests.proxied import Proxied
 
 
-def _snapshot(*next, reasons):
+def _snapshot(*next):
     """ "m" has no endpoint; "a" and "b" have one each."""
-    fallback = routing.Fallback(next=tuple(map(routing.Next, next)), reasons=reasons)
+    fallback = routing.Fallback(next=tuple(map(routing.Next, next)), reasons=USUAL)
     models, pools = {}, {}
     for place, name in enumerate(("m", "a", "b")):
         key = api.ObjectRef("ModelServer", "default", name)
@@ -36,14 +34,11 @@ def _snapshot(*next, reasons):
     return routing.Snapshot(models=models, pools=pools)
 
 
-def _ask(models, *next, limits=(), reasons=USUAL):
+def _ask(models, *next):
     plane = Plane()
-    plane.plane.use(_snapshot(*next, reasons=reasons), plane.now)
-    asked = Asked({"model": "m", "prompt": "hello " * 10}, now=plane.now)
-    spec = TenantSpec(models=models, limits=list(limits))
-    tenant = Tenant(metadata=api.ObjectMeta(name="team"), spec=spec)
-    plane.plane.routes.limits.use_tenants(tenant_limits.routes_of({"team": tenant}), plane.now)
-    asked.tenant = Grant("team", tenant)
+    plane.plane.use(_snapshot(*next), plane.now)
+    asked = Asked({"model": "m", "prompt": "hello"}, now=plane.now)
+    asked.tenant = Grant("team", Tenant(metadata=api.ObjectMeta(name="team"), spec=TenantSpec(models=models)))
     shell = InProcess(plane.plane, asked)
     shell.start(plane.now)
     shell.life.validate()
@@ -68,7 +63,7 @@ def test_no_model_that_the_tenant_may_use():
 def test_a_proxy_that_only_asks_for_a_pick():
     """The picker's shell: the proxy could not send the request to another pool."""
     plane = Plane()
-    plane.plane.use(_snapshot("a", reasons=USUAL), plane.now)
+    plane.plane.use(_snapshot("a"), plane.now)
     shell = InProcess(plane.plane, Asked({"model": "m", "prompt": "hello"}, now=plane.now))
     shell.life.proxied = Proxied(asks_for_usage=True)
     shell.start(plane.now)
@@ -80,13 +75,3 @@ def test_models_that_name_each_other():
     """Only the list of the client's model counts, so there is no circle."""
     shell = _ask([], "m", "a")
     assert json.loads(shell.asked.body)["model"] == "a"
-
-
-def test_a_tenant_that_has_used_up_its_limit():
-    """It is the same for all models: the request is refused at once, for the model that it is for, however
-    many could take it over."""
-    limit = RateLimit(input_tokens_per_unit=1, unit="hour")
-    shell = _ask([], "a", "b", limits=[limit], reasons=frozenset(REASONS))
-    assert shell.refusal.code == "rate_limit_exceeded"
-    assert "'a'" not in shell.refusal.message
-    assert not shell.life.fallen.hops

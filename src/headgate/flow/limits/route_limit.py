@@ -87,12 +87,8 @@ class RouteLimit:
     @property
     def field(self) -> str:
         """Where the limit is set, for messages."""
-        return "spec.limits of the Tenant" if self.is_of_tenant else "spec.rateLimit of the route"
-
-    @property
-    def is_of_tenant(self) -> bool:
-        """Whether it counts the tokens of a tenant, whichever models these are for."""
-        return self._key.kind == TENANT
+        is_of_tenant = self._key.kind == TENANT
+        return "spec.limits of the Tenant" if is_of_tenant else "spec.rateLimit of the route"
 
     def _account(
         self, route: routing.Route, direction: Direction, limit: int | None, now: float
@@ -135,6 +131,11 @@ class RouteLimit:
 
     def accounts(self) -> list[Account]:
         return [account for account in (self.input, self.output) if account is not None]
+
+    @property
+    def is_of_tenant(self) -> bool:
+        """Whether it counts the tokens of a tenant, whichever models these are for."""
+        return self._key.kind == TENANT
 
     @property
     def is_parted(self) -> bool:
