@@ -15,6 +15,8 @@ Header = tuple[bytes, bytes]
 
 CREDENTIALS: Final = frozenset({b"authorization", b"x-api-key", b"api-key"})
 """The first two are those of OpenAI's and Anthropic's clients, the third is Azure's."""
+MAX_TRIED: Final = 4
+"""Of one request: to verify a token takes as long as some requests, and a head may hold a hundred."""
 _BEARER: Final = b"bearer "
 
 
@@ -60,7 +62,7 @@ class Gate:
         the endpoint. `now`: seconds since 1970."""
         denial = MISSING
         given = [header for header in headers if header[0] in CREDENTIALS]
-        for header in given:
+        for header in given[:MAX_TRIED]:
             credential = _credential(header)
             if not credential:
                 continue  # the response then says how to send one
