@@ -116,13 +116,15 @@ async def test_a_request_that_is_served_says_nothing(start_fleet, start_endpoint
     assert not small.calls
 
 
-@pytest.mark.parametrize("way", ["refuses", "resets", 500, 502, 503, 429])
+@pytest.mark.parametrize("way", ["refuses", "resets", "babbles", 500, 502, 503, 429])
 async def test_errors_of_all_endpoints(start_fleet, start_endpoint, way):
     """The pool's own retries come first."""
 
     def fail(call):
         if way == "resets":
             call.reset()
+        elif way == "babbles":
+            call.write(b"HTTP/1.1 nonsense\r\n\r\n")
         else:
             call.answer(b"theirs", f"{way} Status")
 
@@ -136,8 +138,9 @@ async def test_errors_of_all_endpoints(start_fleet, start_endpoint, way):
     response = await gateway.ask(_big())
     assert (response.status, response.json["model"]) == (200, "small")
     assert response.header("x-headgate-fallback") == "big;error"
-    if way != "refuses":
-        assert all(len(each.calls) == 1 for each in bigs)
+    if way != "refuses":  # what is not HTTP is not tried again
+        assert sum(len(each.calls) for each in bigs) == (1 if way == "babbles" else 2)
+        assert all(len(each.calls) <= 1 for each in bigs)
     await gateway.idle()
 
 

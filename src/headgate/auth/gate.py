@@ -15,6 +15,8 @@ Header = tuple[bytes, bytes]
 
 CREDENTIALS: Final = frozenset({b"authorization", b"x-api-key", b"api-key"})
 """The first two are those of OpenAI's and Anthropic's clients, the third is Azure's."""
+MAX_TRIED: Final = 4
+"""Of one request: to verify a token takes as long as some requests, and a head may hold a hundred."""
 _BEARER: Final = b"bearer "
 
 
@@ -61,7 +63,7 @@ class Gate:
         denial = MISSING
         names = CREDENTIALS  # compiled, a global is a lookup each time
         given = [place for place, header in enumerate(headers) if header[0] in names]
-        for place in given:
+        for place in given[:MAX_TRIED]:
             credential = _credential(headers[place])
             if not credential:
                 continue  # the response then says how to send one

@@ -20,7 +20,6 @@ from headgate.requests import (
     settlement,
     states,
 )
-from headgate.requests.account import FailedAttempt
 from headgate.requests.decision import no_endpoint
 from headgate.requests.refusal import Refusal
 
@@ -188,20 +187,7 @@ def end_attempt(life: Life, reason: str, now: float) -> None:
     life.todo.append(effects.STOP_TIMER)
     life.load = None
     settlement.end_booking(life, attempt, now)
-    account, endpoint = life.account, attempt.load.endpoint
-    sent_at = account.sent_at if account.sent_at >= attempt.began_at else 0.0
-    account.note_failed(
-        FailedAttempt(
-            endpoint.name,
-            reason,
-            account.attempts,
-            endpoint.host,
-            endpoint.port,
-            attempt.began_at,
-            sent_at,
-            now,
-        )
-    )
+    settlement.note_failed(life, reason, now)
     pairs.give_up_prefill(life, now)
 
 

@@ -50,6 +50,7 @@ REASONS: Final = {
     "endpoints_full": SATURATED,
     "endpoint_unreachable": ERROR,
     "upstream_failed": ERROR,
+    "upstream_invalid": ERROR,
     "upstream_timeout": ERROR,
     "provider_failed": ERROR,
     "provider_key_rejected": ERROR,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.fleet import ACCEPTED_AFTER_S, blame
-from headgate.requests import asking, attempts, blaming, effects, pairs, settlement, states
+from headgate.requests import asking, attempts, blaming, effects, fallbacks, pairs, settlement, states
 from headgate.requests.pairing import NOT_HANDED_OVER
 from headgate.requests.refusal import Refusal
 
@@ -86,6 +86,9 @@ def prefill_refused(life: Life, status: int, headers: list[Header], body: bytes,
             _suspect(life, refusing, status, now)
             attempts.retry(life, now)
             return
+    if fallbacks.takes_over_from(life, status):
+        settlement.move_on(life, fallbacks.ERROR, now)
+        return
     if life.suspects is not None:
         blaming.blame_all(life, life.suspects.compare(status), now)
     account = life.account

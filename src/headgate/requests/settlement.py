@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headgate.requests import effects, fallbacks, learning, states
-from headgate.requests.account import CLIENT_GONE, SERVED
+from headgate.requests.account import CLIENT_GONE, SERVED, FailedAttempt
 from headgate.requests.blaming import blame_all
 from headgate.requests.limits import reserving
 from headgate.requests.received import HOLLOW
@@ -94,9 +94,11 @@ def move_on(life: Life, reason: str, now: float) -> None:
     """Leave the model or pool for the next one. Nothing counts for the one that is left, except failures of
     its endpoints."""
     pool = life.pool
-    if life.state & states.TRYING:
+    if life.state & (states.TRYING | states.ANSWERING):
         life.todo.append(effects.DROP)
         drop_prefill(life, now)
+    if life.load is not None:
+        note_failed(life, reason, now)
     if life.suspects is not None and pool is not None:
         blame_all(life, life.suspects.compare(0), now)
         life.suspects = None
@@ -160,6 +162,26 @@ def take_back(life: Life) -> bool:
     account.head_at = account.first_byte_at = 0.0
     life.todo.append(effects.TAKE_BACK)
     return True
+
+
+def note_failed(life: Life, reason: str, now: float) -> None:
+    """Record the attempt on this endpoint as one without a response that was forwarded."""
+    attempt, account = life.attempt, life.account
+    assert attempt is not None
+    endpoint = attempt.load.endpoint
+    sent_at = account.sent_at if account.sent_at >= attempt.began_at else 0.0
+    account.note_failed(
+        FailedAttempt(
+            endpoint.name,
+            reason,
+            account.attempts,
+            endpoint.host,
+            endpoint.port,
+            attempt.began_at,
+            sent_at,
+            now,
+        )
+    )
 
 
 # -- held resources

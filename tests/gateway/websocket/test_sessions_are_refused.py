@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import time
 
 import msgspec
 import pytest
 
 from headgate.auth import keys
+from headgate.gateway.websocket import opening
 from headgate.http2 import frames, hpack
 from headgate.http2.frames import PREFACE
 
@@ -113,6 +115,16 @@ async def test_keys_are_needed(start_gateway, sockets, opening, open_session, tm
     assert shown.encode() not in sockets.peers[1].head
     await open_session(gateway, more=f"sec-websocket-protocol: openai-insecure-api-key.{shown}\r\n")
     assert b"sec-websocket-protocol" not in sockets.peers[2].head
+
+
+def test_many_offered_protocols_take_little_time():
+    """Whoever has no key may send as many as fit into a head."""
+    offered = b", ".join(b"openai-insecure-api-key.%d" % number for number in range(20_000))
+    headers = [(b"sec-websocket-protocol", offered + b", realtime")]
+    began = time.process_time()
+    assert opening.key_in_protocols(headers) == b"0"
+    assert headers == [(b"sec-websocket-protocol", b"realtime")]
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize("change", ["revoked", "model", "expired"])

@@ -21,7 +21,7 @@ _PARENT, _STATE = b"traceparent", b"tracestate"
 
 
 class ForwardedTrace:
-    """The headers of a request to a Service, and its place in a trace: a `tracer.TracedRequest`."""
+    """The headers of a request to a Service, and its place in a trace: a `TracedRequest`."""
 
     __slots__ = ("headers", "is_from_trusted", "sent_at", "state", "trace", "traceparent", "unsampled")
 

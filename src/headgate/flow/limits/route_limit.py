@@ -139,6 +139,11 @@ class RouteLimit:
         return [account for account in (self.input, self.output) if account is not None]
 
     @property
+    def is_of_tenant(self) -> bool:
+        """Whether it counts the tokens of a tenant, whichever models these are for."""
+        return self._key.kind == TENANT
+
+    @property
     def is_parted(self) -> bool:
         """Whether a shared budget cannot reach its account now."""
         return any(account.budget.is_parted for account in self.accounts())

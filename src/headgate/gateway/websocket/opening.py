@@ -65,7 +65,8 @@ def key_in_protocols(headers: list[Header]) -> bytes:
         offered = [element.strip() for element in value.split(b",")]
         keys = [element for element in offered if element.startswith(KEY_PROTOCOL)]
         found = found or (keys[0][len(KEY_PROTOCOL) :] if keys else b"")
-        headers[index] = name, b", ".join(element for element in offered if element not in keys)
+        kept = [element for element in offered if not element.startswith(KEY_PROTOCOL)]
+        headers[index] = name, b", ".join(kept)
     headers[:] = [header for header in headers if header != (_PROTOCOLS, b"")]
     return found
 

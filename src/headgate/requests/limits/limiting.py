@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.requests import effects, settlement, states
+from headgate.requests import effects, fallbacks, settlement, states
 from headgate.requests.limits import headers, refusing
 from headgate.requests.limits.reserving import limits_of, reserved_in
 
@@ -56,6 +56,8 @@ def _refuse(life: Life, limit: RouteLimit, now: float) -> bool:
     input_tokens = scheduled.prompt_tokens or 1
     shortage = limit.shortage(input_tokens, now)
     limit.refused(shortage)
+    if limit.is_of_tenant:
+        fallbacks.end(life)  # no other model is without it
     told = headers.lines(limit, input_tokens, scheduled.output_tokens, now)
     settlement.refuse(life, refusing.refusal(limit, shortage, told), now)
     return False
