@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from headgate.api import definitions
+from headgate.dataplane.providers import provider_file
 from headgate.gateway import setting_types
 
 ROOT = Path(__file__).parents[2]
@@ -339,3 +340,17 @@ def _ingress(found: dict[str, dict[str, Any]], component: str) -> list[dict[str,
 def test_invalid_values_are_refused_with_their_path(helm, values, path):
     told = helm.run("template", "headgate", CHART, *helm.values(values), fails=True)
     assert path.replace("/", ".") in told or f"/{path}" in told
+
+
+def test_external_providers_are_a_file(helm, tmp_path):
+    """It is as the gateway reads it, and the settings name it; without providers, neither is there."""
+    data = objects(helm.template(everything()))["ConfigMap/headgate-gateway"]["data"]
+    settings = yaml.safe_load(data["gateway.yaml"])
+    assert settings["providers"] == {"file": "/etc/headgate/providers.yaml"}
+    file = tmp_path / "providers.yaml"
+    file.write_text(data["providers.yaml"])
+    (read,) = provider_file.read(file)
+    assert (read.provider.name, read.provider.limits.input) == ("openai", 2_000_000)
+    data = objects(helm.template({}))["ConfigMap/headgate-gateway"]["data"]
+    assert list(data) == ["gateway.yaml"]
+    assert "providers" not in yaml.safe_load(data["gateway.yaml"])

@@ -97,8 +97,8 @@ class _Reader:
 
     def providers(self) -> _Samples:
         found = self._shell.plane.providers
-        usable: _Samples = [((name,), 1.0) for name in found.by_name]
-        return usable + [((name,), 0.0) for name in found.troubles if name]
+        unusable = [name for name in found.troubles if name]
+        return [((name,), float(name in found.by_name)) for name in (*found.by_name, *unusable)]
 
     def body_bytes(self) -> _Samples:
         return [((), self._shell.services.bodies.held)]

@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+from headgate.gateway import gauges
+
 CHAT = {"model": "big", "messages": []}
 
 
@@ -71,16 +73,23 @@ async def test_a_key_that_cannot_be_used(outside, cloud, spoil, why, caplog):
     """The provider is passed over, until the key is back."""
     caplog.set_level(logging.WARNING)
     gateway = await outside.gateway(cloud)
+    gauges.add_gauges(gateway.registry, gateway.shell)
     key = outside.directory / "key"
+
+    def usable():
+        return gateway.metric("headgate_gateway_provider_usable", provider="cloud")
+
     spoil(key)
     gateway.shell.services.providers.look()
     assert why in caplog.text
     assert (await gateway.ask(CHAT)).status == 503
+    assert usable() == 0
     key.unlink(missing_ok=True)
     key.touch(mode=0o600)
     key.write_text("sk-back")
     gateway.shell.services.providers.look()
     assert (await gateway.ask(CHAT)).status == 200
+    assert usable() == 1
 
 
 async def test_a_key_in_the_environment(outside, cloud, monkeypatch):

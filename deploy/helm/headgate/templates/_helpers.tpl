@@ -110,6 +110,9 @@ topologySpreadConstraints:
 {{- if not (include "headgate.gatewayClasses" .) -}}
 {{- $settings = mustMerge $settings (dict "gateway_api" (dict "controller" "")) -}}
 {{- end -}}
+{{- if .Values.gateway.providers -}}
+{{- $settings = mustMerge $settings (dict "providers" (dict "file" "/etc/headgate/providers.yaml")) -}}
+{{- end -}}
 {{- toYaml $settings -}}
 {{- end -}}
 
