@@ -76,6 +76,9 @@ def test_a_pipe_is_not_waited_for(tmp_path, read_file):
     ("text", "told"),
     [
         ("a: [", "is not YAML"),
+        ("a: !!bool x", "is not YAML"),
+        ("!!timestamp x", "is not YAML"),
+        ("a: !!int ''", "is not YAML"),
         ("- a", "document 1: a Tenant is needed"),
         ("kind: Tenant", "apiVersion: None is not headgate.dev/v1alpha1"),
         (HEAD.replace("Tenant", "Tent"), "kind: 'Tent' is not Tenant"),

@@ -69,6 +69,12 @@ def test_what_is_wrong(tmp_path, changed, wrong):
         "a: &a [x,x,x]\nb: &b [*a,*a]",
         "{}\n---\n{}",
         "a: !x",
+        "a: !!bool x",
+        "!!timestamp x",
+        "a: !!int ''",
+        "? [1]\n: 2",
+        "a: {1: 2}",
+        "a: !!set {b, c}",
     ],
 )
 def test_what_is_no_file_of_providers(tmp_path, document):

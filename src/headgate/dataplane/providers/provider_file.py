@@ -92,7 +92,7 @@ def read(path: Path) -> list[Read]:
         raise ProviderFileError(f"{path} has more than {MAX_BYTES} bytes")
     try:
         document = yaml.load(content, _LOADER)  # noqa: S506 - it is a safe one
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except Exception as error:  # of any kind, for values that do not fit their tags
         problem = getattr(error, "problem", None) or "its syntax is wrong"  # no text, which may be a key
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}" if mark is not None else ""
