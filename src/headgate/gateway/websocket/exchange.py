@@ -20,12 +20,12 @@ from headgate.requests.responses import SWITCHING
 from headgate.requests.sessions import SessionBody
 
 if TYPE_CHECKING:
+    from headgate.flow.limits import RouteLimit
     from headgate.gateway.continuation import Continuation
     from headgate.gateway.fast_path import FastPath
     from headgate.gateway.request import Request
     from headgate.gateway.services import Services
     from headgate.gateway.upstream import UpstreamConnection
-    from headgate.flow.limits import RouteLimit
     from headgate.requests.client import Header
     from headgate.requests.reported import Usage
 
