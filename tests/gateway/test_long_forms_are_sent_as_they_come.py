@@ -284,6 +284,25 @@ async def test_a_client_that_leaves(start_gateway, slow):
     assert gateway.metric("headgate_gateway_requests_total", outcome="client_gone") == 1
 
 
+@pytest.mark.parametrize("version", ["--http1.1", "--http2-prior-knowledge"])
+async def test_curl_sends_a_file(start_gateway, start_endpoint, tmp_path, version):
+    """Over both versions of HTTP, as the fields are given."""
+    endpoint = await start_endpoint(b"{}")
+    gateway = await start_gateway(endpoint)
+    file = tmp_path / "speech.wav"
+    file.write_bytes(bytes(range(256)) * 8000)
+    url = f"http://127.0.0.1:{gateway.port}{PATH}"
+    made = await asyncio.create_subprocess_exec(
+        *("curl", "-sS", version, url, "-F", "model=m", "-F", f"file=@{file}", "-w", "%{http_code}"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    told, _ = await made.communicate()
+    assert told == b"{}200"
+    (call,) = endpoint.calls
+    assert file.read_bytes() in call.body
+    assert not gateway.shell.services.bodies.held
+
+
 PIECES = st.one_of(
     st.binary(max_size=20),
     st.sampled_from(

@@ -427,8 +427,8 @@ class RequestReader:
         return host
 
     def _authenticate(self) -> None:
-        """Find out who the client is, or reject the request. Requests of any form pass here, except those with
-        a known head, which was admitted before."""
+        """Find out who the client is, or reject the request. Requests of any form pass here, except those
+        with a known head, which was admitted before."""
         if self._parser.should_upgrade() and not self._opens_websocket():
             return  # without the offer, the head is read again, and needs its credentials then
         head, method = self._head, self._parser.get_method()
