@@ -285,8 +285,8 @@ async def test_a_client_that_leaves(start_gateway, slow):
 
 
 async def test_parts_of_any_content(start_gateway, start_endpoint):
-    """A part that is itself a form, and one that holds what looks like a boundary, are content. Bytes behind the
-    last boundary stay, too."""
+    """A part that is itself a form, and one that holds what looks like a boundary, are content. Bytes behind
+    the last boundary stay, too."""
     endpoint = await start_endpoint(b"{}")
     gateway = await start_gateway(endpoint)
     inner = b"--Y\r\ncontent-disposition: form-data; name=model\r\n\r\nother\r\n--Y--\r\n\r\n-X"

@@ -1,4 +1,4 @@
-"""A WebSocket, or a long form, to a pool with separate prefill and decode is for a decoding endpoint alone."""
+"""WebSockets and long forms to a pool with separate prefill and decode go to a decoding endpoint alone."""
 
 OPENING = (
     b"GET /v1/realtime?model=m HTTP/1.1\r\nhost: g\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
