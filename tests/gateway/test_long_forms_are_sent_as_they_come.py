@@ -250,6 +250,25 @@ async def test_retries_while_everything_is_held(
         assert not working.calls
 
 
+async def test_what_comes_before_a_retry_is_kept(start_gateway, slow, start_endpoint, eventually):
+    """While nobody has the request, the client waits, and nothing is lost."""
+    working = await start_endpoint(b"{}")
+    gateway = await start_gateway(slow, working, retry_interval_s=0.3)
+    client = await gateway.connect()
+    begun = MODEL + FILE
+    client.send(head(len(begun) + HELD_BYTES * 8 + len(END)) + begun + b"a" * 100_000)
+    reader, writer = await slow.next()
+    await read_head(reader)
+    await reader.readexactly(len(begun) + 100_000)
+    writer.transport.abort()
+    exchange = next(iter(gateway.shell.clients.all)).exchange
+    await eventually(lambda: exchange.life.phase == "waiting to retry")
+    client.send(b"b" * (HELD_BYTES * 8 - 100_000) + END)
+    await eventually(lambda: exchange.is_full)
+    assert (await client.response()).status == 200
+    assert working.calls[0].body == begun + b"a" * 100_000 + b"b" * (HELD_BYTES * 8 - 100_000) + END
+
+
 async def test_a_client_that_stops_sending(start_gateway, slow, eventually):
     """Is told so after the time that any body has; the endpoint is not to blame."""
     gateway = await start_gateway(slow)
