@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headgate.gateway.exchange import Client, Exchange
 from headgate.gateway.response import Response
-from headgate.requests import settlement, states, way
+from headgate.requests import settlement, states, upload_way, way
 from headgate.requests.bodies.fields import invalid_json
 from headgate.requests.bodies.large import LARGE_BYTES, Body
 from headgate.requests.refusal import Refusal
@@ -105,7 +105,7 @@ class UploadExchange(Exchange):
         """Start at `now`."""
         request, form = self.request, self._form.form
         body = Body(bytes(request.body), _NO_JSON, form, more_bytes=request.more_bytes)
-        self._report(lambda: way.upload_begun(self.life, body, now), now)
+        self._report(lambda: upload_way.upload_begun(self.life, body, now), now)
 
     # -- what the client sends
 
@@ -138,7 +138,7 @@ class UploadExchange(Exchange):
             self._all_came(self.now())
 
     def _refuse_rest(self, refusal: Refusal, now: float) -> None:
-        self._report(lambda: way.upload_refused(self.life, refusal, now), now)
+        self._report(lambda: upload_way.upload_refused(self.life, refusal, now), now)
 
     def _all_came(self, now: float) -> None:
         """The endpoint can begin: its time is counted from now on."""
