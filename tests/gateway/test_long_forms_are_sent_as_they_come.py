@@ -250,6 +250,25 @@ async def test_retries_while_everything_is_held(
         assert not working.calls
 
 
+async def test_what_comes_before_a_retry_is_kept(start_gateway, slow, start_endpoint, eventually):
+    """While nobody has the request, the client waits, and nothing is lost."""
+    working = await start_endpoint(b"{}")
+    gateway = await start_gateway(slow, working, retry_interval_s=0.3)
+    client = await gateway.connect()
+    begun = MODEL + FILE
+    client.send(head(len(begun) + HELD_BYTES * 8 + len(END)) + begun + b"a" * 100_000)
+    reader, writer = await slow.next()
+    await read_head(reader)
+    await reader.readexactly(len(begun) + 100_000)
+    writer.transport.abort()
+    exchange = next(iter(gateway.shell.clients.all)).exchange
+    await eventually(lambda: exchange.life.phase == "waiting to retry")
+    client.send(b"b" * (HELD_BYTES * 8 - 100_000) + END)
+    await eventually(lambda: exchange.is_full)
+    assert (await client.response()).status == 200
+    assert working.calls[0].body == begun + b"a" * 100_000 + b"b" * (HELD_BYTES * 8 - 100_000) + END
+
+
 async def test_a_client_that_stops_sending(start_gateway, slow, eventually):
     """Is told so after the time that any body has; the endpoint is not to blame."""
     gateway = await start_gateway(slow)
@@ -282,6 +301,90 @@ async def test_a_client_that_leaves(start_gateway, slow):
             pass
     await gateway.idle()
     assert gateway.metric("headgate_gateway_requests_total", outcome="client_gone") == 1
+
+
+async def test_parts_of_any_content(start_gateway, start_endpoint):
+    """A part that is itself a form, and one that holds what looks like a boundary, are content. Bytes behind
+    the last boundary stay, too."""
+    endpoint = await start_endpoint(b"{}")
+    gateway = await start_gateway(endpoint)
+    inner = b"--Y\r\ncontent-disposition: form-data; name=model\r\n\r\nother\r\n--Y--\r\n\r\n-X"
+    kind = b"Content-Type: multipart/mixed; boundary=Y\r\n\r\n"
+    body = MODEL + b"--X\r\nContent-Disposition: form-data; name=parts\r\n" + kind + inner
+    body += b"\r\n" + FILE + b"a" * 600_000 + b"\r\n--X--\r\nan epilogue"
+    assert (await gateway.ask(body, PATH, **{"content-type": KIND.decode()})).status == 200
+    assert endpoint.calls[0].body == body
+
+
+async def test_requests_on_the_same_connection(start_gateway, start_endpoint):
+    """A request may follow at once; a form behind another request waits, and is then served."""
+    endpoint = await start_endpoint(behave=lambda call: call.answer(b"%d" % len(call.body)))
+    gateway = await start_gateway(endpoint)
+    client = await gateway.connect()
+    body = MODEL + FILE + b"a" * 600_000 + END
+    small = b'{"model":"m"}'
+    for sent in (body, small, body, body, small):
+        kind = {"content-type": KIND.decode()} if sent is body else {}
+        client.post(sent, PATH if sent is body else "/v1/chat/completions", **kind)
+    told = [int((await client.response()).body) for _ in range(5)]
+    assert told == [len(body), len(small), len(body), len(body), len(small)]
+    assert not gateway.shell.services.bodies.held
+
+
+@pytest.mark.every_loop
+@pytest.mark.parametrize("ends", ["client", "endpoint", "served", "refused", "answered early"])
+async def test_its_end_frees_it(start_gateway, slow, garbage, eventually, ends):
+    """Nothing is left for the collector, and no byte is counted as held."""
+    gateway = await start_gateway(slow)
+    rest = b"a" * 500_000 + END
+    for _ in range(3):
+        client = await gateway.connect()
+        begun = MODEL + FILE
+        client.send(head(len(begun) + len(rest)) + begun + b"a" * 1000)
+        reader, writer = await slow.next()
+        await read_head(reader)
+        if ends == "client":
+            client.close()
+        elif ends == "endpoint":
+            client.send(rest[1000:-8])
+            await reader.readexactly(len(begun) + len(rest) - 8)
+            writer.transport.abort()
+        elif ends == "refused":
+            client.send(b"\r\n" + MODEL)
+        elif ends == "served":
+            client.send(rest[1000:])
+            await reader.readexactly(len(begun) + len(rest))
+        if ends in ("served", "answered early"):
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
+        if ends != "client":
+            await client.response()
+            client.close()
+        writer.close()
+        await eventually(lambda: not gateway.shell.clients.all)
+        await gateway.idle()
+        await asyncio.sleep(0.002)
+        assert not gateway.shell.services.bodies.held
+        del client, reader, writer
+    assert not garbage()
+
+
+@pytest.mark.parametrize("version", ["--http1.1", "--http2-prior-knowledge"])
+async def test_curl_sends_a_file(start_gateway, start_endpoint, tmp_path, version):
+    """Over both versions of HTTP, as the fields are given."""
+    endpoint = await start_endpoint(b"{}")
+    gateway = await start_gateway(endpoint)
+    file = tmp_path / "speech.wav"
+    file.write_bytes(bytes(range(256)) * 8000)
+    url = f"http://127.0.0.1:{gateway.port}{PATH}"
+    made = await asyncio.create_subprocess_exec(
+        *("curl", "-sS", version, url, "-F", "model=m", "-F", f"file=@{file}", "-w", "%{http_code}"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    told, _ = await made.communicate()
+    assert told == b"{}200"
+    (call,) = endpoint.calls
+    assert file.read_bytes() in call.body
+    assert not gateway.shell.services.bodies.held
 
 
 PIECES = st.one_of(

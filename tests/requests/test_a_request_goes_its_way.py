@@ -7,7 +7,7 @@ from one_plane import Plane
 
 from headgate import requests, routing
 from headgate.engines.transfer import PrefillResponse
-from headgate.requests import effects, elsewhere, prefill_way, states, way
+from headgate.requests import effects, elsewhere, prefill_way, states, upload_way, way
 
 USAGE = b'{"usage":{"prompt_tokens":3,"completion_tokens":5}}'
 
@@ -175,9 +175,8 @@ def test_events_that_cannot_happen_are_mistakes(plane):
 
 def test_every_event_has_its_states():
     """The table names each function that reports one, and no other."""
-    events = {
-        name for module in (way, prefill_way, elsewhere) for name in vars(module) if name in states.ALLOWED
-    }
+    modules = (way, prefill_way, upload_way, elsewhere)
+    events = {name for module in modules for name in vars(module) if name in states.ALLOWED}
     assert events == states.ALLOWED.keys()
 
 

@@ -8,8 +8,10 @@ from one_plane import Plane
 
 from headgate import routing
 from headgate.engines.transfer import PrefillResponse
-from headgate.requests import effects, elsewhere, prefill_way, states, way
+from headgate.requests import effects, elsewhere, prefill_way, states, upload_way, way
 from headgate.requests.refusal import Refusal
+
+ENDING = ("client_gone", "turned_away", "connections_exhausted", "upload_refused")
 
 LAST = (effects.Finish, effects.Refuse, effects.CutOff, effects.PassWhole, effects.HangUp)
 MAX_OPEN = 4
@@ -120,7 +122,7 @@ class Lives(RuleBasedStateMachine):
             getattr(self, data.draw(st.sampled_from(names)))(shell, data)
 
     @precondition(lambda self: self.open())
-    @rule(data=st.data(), name=st.sampled_from(("client_gone", "turned_away", "connections_exhausted")))
+    @rule(data=st.data(), name=st.sampled_from(ENDING))
     def a_request_is_ended(self, data, name):
         """By its client, by others, or for want of descriptors."""
         shell = data.draw(st.sampled_from(self.open()))
@@ -151,7 +153,13 @@ class Lives(RuleBasedStateMachine):
     def may(self, shell, name, allowed):
         if name in ("begin", "decided", "body_read", "tokens_fetched", "tokens_out", "broke"):
             return False  # these have happened, or need what is not here
-        if name in ("client_gone", "turned_away", "connections_exhausted", "prefill_impossible"):
+        if name in (
+            "client_gone",
+            "turned_away",
+            "connections_exhausted",
+            "prefill_impossible",
+            "upload_refused",
+        ):
             return False  # they have a rule of their own, or are few
         if not allowed & shell.life.state:
             return False
@@ -170,6 +178,11 @@ class Lives(RuleBasedStateMachine):
 
     def turned_away(self, shell, data):
         self.plane.report(shell, way.turned_away, Refusal.saturated("full", code="queue_full"))
+
+    def upload_refused(self, shell, data):
+        self.plane.report(
+            shell, upload_way.upload_refused, Refusal.bad_request("no form", code="invalid_form")
+        )
 
     def sent(self, shell, data):
         self.plane.report(shell, way.sent)

@@ -433,21 +433,15 @@ class RequestReader:
         return host
 
     def _authenticate(self) -> None:
-        if self._parser.should_upgrade():
-            return  # see _upgrade: without the offer, the head is read again, and needs its credentials then
-        refusal = self._admit()
-        if refusal is not None:
-            self._refuse(refusal)
-
-    def _admit(self) -> Refusal | None:
-        """Find out who the client is, or why it is rejected."""
-        head = self._head
-        method = self._parser.get_method()
+        """Find out who the client is, or reject the request. Requests of any form pass here, except those
+        with a known head, which was admitted before."""
+        if self._parser.should_upgrade() and not self._opens_websocket():
+            return  # without the offer, the head is read again, and needs its credentials then
+        head, method = self._head, self._parser.get_method()
         found = authenticating.admit(self._services, method, head.target, head.headers, head.peer)
         if isinstance(found, Refusal):
-            return found
+            self._refuse(found)
         head.identity = found
-        return None
 
     def _expect(self, expected: bytes, *, has_body: bool) -> None:
         if expected.strip().lower() != b"100-continue":
@@ -464,20 +458,21 @@ class RequestReader:
         """
         behind = self._heads.data[self._fed_bytes :]  # of data whose head alone was fed
         self._heads.data = b""
-        head = self._head
-        if self._refusal is None and opening.is_asked(
-            self._parser.get_method(), head.version, head.headers, head.target, self._policy
-        ):
+        if self._refusal is None and self._opens_websocket():
             self._open_websocket(rest or behind)
-            return
-        self._ignore_offers(rest)
+        else:
+            self._ignore_offers(rest)
+
+    def _opens_websocket(self) -> bool:
+        head = self._head
+        return opening.is_asked(
+            self._parser.get_method(), head.version, head.headers, head.target, self._policy
+        )
 
     def _open_websocket(self, rest: bytes) -> None:
         head = self._head
         lines, scheme = head.response_lines, head.peer.scheme
-        refusal = self._admit() if self._policy.credentials.gate is not None else None
-        if refusal is None:
-            refusal = opening.refusal(head.headers, head.host, scheme, lines, rest)
+        refusal = opening.refusal(head.headers, head.host, scheme, lines, rest)
         if refusal is None:
             request = Request(head.parsed(b"GET"), b"", False, self._services.now())
             refusal = self.client.open_websocket(request)

@@ -20,7 +20,7 @@ HTTP2: Final = Refusal.bad_request(
 
 def unfinished() -> Refusal:
     """Nothing more is read, as the response came before the end of the request. Clients never get this."""
-    return Refusal.bad_request("the response came before the end of the request", code="unfinished")
+    return invalid("its response came before its end")
 
 
 def invalid(why: object) -> Refusal:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headgate.gateway.exchange import Client, Exchange
 from headgate.gateway.response import Response
-from headgate.requests import settlement, states, way
+from headgate.requests import settlement, states, upload_way, way
 from headgate.requests.bodies.fields import invalid_json
 from headgate.requests.bodies.large import LARGE_BYTES, Body
 from headgate.requests.refusal import Refusal
@@ -105,7 +105,7 @@ class UploadExchange(Exchange):
         """Start at `now`."""
         request, form = self.request, self._form.form
         body = Body(bytes(request.body), _NO_JSON, form, more_bytes=request.more_bytes)
-        self._report(lambda: way.upload_begun(self.life, body, now), now)
+        self._report(lambda: upload_way.upload_begun(self.life, body, now), now)
 
     # -- what the client sends
 
@@ -125,16 +125,20 @@ class UploadExchange(Exchange):
         self._left = left
         if self._form.is_stream:
             life.decision.stream = True
-        self._body += data
-        self._flush()
-        memory, size = self._services.bodies, self._held_bytes
-        if memory.held > memory.limit_of_long and memory.is_exceeded_by(size):
-            self._refuse_rest(memory.refusal(), self.now())
-        elif not self._left:
+        if self._write is not None and not self._body and not self._is_blocked and not life.may_repeat:
+            self._write(data)  # most of a form goes this way
+        else:
+            self._body += data
+            self._flush()
+            memory = self._services.bodies
+            if memory.held > memory.limit_of_long and memory.is_exceeded_by(self._held_bytes):
+                self._refuse_rest(memory.refusal(), self.now())
+                return
+        if not left:
             self._all_came(self.now())
 
     def _refuse_rest(self, refusal: Refusal, now: float) -> None:
-        self._report(lambda: way.upload_refused(self.life, refusal, now), now)
+        self._report(lambda: upload_way.upload_refused(self.life, refusal, now), now)
 
     def _all_came(self, now: float) -> None:
         """The endpoint can begin: its time is counted from now on."""
@@ -221,6 +225,8 @@ class UploadExchange(Exchange):
     def _let_go(self) -> None:
         """The endpoint gets nothing more."""
         sending, self._sending, self._write = self._sending, None, None
+        if self.life.may_repeat:
+            self._sent = 0
         if sending is not None:
             sending.drop()
         self._is_blocked = False

@@ -2,7 +2,7 @@
 
 Each function handles one event at the time `now`: it changes the `Life`, and adds effects for the shell to
 `life.todo` (see `effects`). `states.ALLOWED` lists the states that allow an event; in others it raises
-NotAllowedError. The events of a prefill by another endpoint are in `prefill_way`.
+NotAllowedError. Those of a prefill by another endpoint, and of long uploads: `prefill_way`, `upload_way`.
 """
 
 from __future__ import annotations
@@ -47,23 +47,6 @@ def body_read(life: Life, body: large.Body | None, now: float) -> None:
         life.decision = decide(life.plane, life.request, body, life.proxied)
         life.fallen = fallen.begun(life.decision, body)
         decided(life, now)
-
-
-def upload_begun(life: Life, body: large.Body, now: float) -> None:
-    """The beginning of a form is there, with its model; the rest is sent as it comes."""
-    life.expect("begin")
-    life.decision = decide(life.plane, life.request, body, life.proxied)
-    life.fallen = fallen.begun(life.decision, body)
-    decided(life, now)
-
-
-def upload_refused(life: Life, refusal: Refusal, now: float) -> None:
-    """What came of the body later is invalid, or came too slowly."""
-    life.expect("upload_refused")
-    if life.state == states.ANSWERING:
-        settlement.hang_up(life, "client_gone", now)
-    else:
-        settlement.refuse(life, refusal, now)
 
 
 # 2. Reserve tokens of its route's limit.

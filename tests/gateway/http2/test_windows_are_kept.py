@@ -87,3 +87,16 @@ async def test_an_endpoint_that_answers_before_it_read_the_prompt_is_not_asked_o
     response = await client.response()
     assert (response.status, response.body) == (413, b"too long")
     await connection.lost
+
+
+async def test_a_long_form_is_sent_while_it_comes(start_gateway, start_http2_endpoint):
+    """At the pace of the endpoint's window."""
+    endpoint = await start_http2_endpoint(lambda call: call.answer(b"{}"))
+    gateway = await start_gateway(endpoint, http2=True)
+    part = b'--X\r\ncontent-disposition: form-data; name="%b"\r\n\r\n'
+    body = part % b"model" + b"m\r\n" + part % b"prompt" + b"a" * 3_000_000 + b"\r\n--X--\r\n"
+    kind = {"content-type": "multipart/form-data; boundary=X"}
+    assert (await gateway.ask(body, "/v1/audio/transcriptions", **kind)).status == 200
+    (call,) = endpoint.calls
+    assert bytes(call.body) == body
+    assert not gateway.shell.services.bodies.held

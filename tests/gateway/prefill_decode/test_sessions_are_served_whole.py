@@ -1,4 +1,4 @@
-"""A WebSocket to a pool with separate prefill and decode goes to a decoding endpoint alone."""
+"""WebSockets and long forms to a pool with separate prefill and decode go to a decoding endpoint alone."""
 
 OPENING = (
     b"GET /v1/realtime?model=m HTTP/1.1\r\nhost: g\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
@@ -21,3 +21,15 @@ async def test_a_session(split):
     assert not fleet.prefill[0].calls
     call.close()
     assert await client.is_closed()
+
+
+async def test_a_long_form(split):
+    """Which is sent while it comes."""
+    fleet = await split()
+    part = b'--X\r\ncontent-disposition: form-data; name="%b"\r\n\r\n%b\r\n'
+    body = part % (b"model", b"m") + part % (b"prompt", b"a" * 600_000) + b"--X--\r\n"
+    fleet.decode[0].behave = lambda call: call.answer(b"{}")
+    kind = {"content-type": "multipart/form-data; boundary=X"}
+    assert (await fleet.gateway.ask(body, "/v1/audio/transcriptions", **kind)).status == 200
+    assert fleet.decode[0].calls[0].body == body
+    assert not fleet.prefill[0].calls

@@ -1,10 +1,13 @@
 """The forms of the API besides chats reach a real engine through the gateway, by the SDKs and as engines have
 them."""
 
+import asyncio
 import json
 
 import openai
 import pytest
+
+from headgate.gateway.upload_exchange import UploadExchange
 
 AUDIO = bytes(range(256)) * 200
 
@@ -25,6 +28,42 @@ async def test_long_transcription(start_gateway, simulator, openai_sdk):
     sdk = openai_sdk(await start_gateway(simulator))
     made = await sdk.audio.transcriptions.create(model="m", file=("a.wav", AUDIO * 60))
     assert made.text
+
+
+@pytest.mark.counts_calls
+async def test_long_streamed_transcription(start_gateway, simulator, openai_sdk):
+    """A file that is sent to the engine while it arrives: the SDK puts `model` and `stream` before it."""
+    gateway = await start_gateway(simulator)
+    begun = []
+    begin = UploadExchange.start
+
+    def counted(exchange, now):
+        begun.append(exchange)
+        begin(exchange, now)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(UploadExchange, "start", counted)
+        asked = {"model": "m", "file": ("a.wav", AUDIO * 60), "stream": True}
+        made = await openai_sdk(gateway).audio.transcriptions.create(**asked)
+        events = [event async for event in made]
+    assert events[-1].text == "".join(event.delta for event in events[:-1])
+    assert len(begun) == 1
+    assert begun[0].life.account.bytes_in > len(AUDIO) * 60
+    assert begun[0].life.decision.stream
+
+
+async def test_rerank_by_curl(start_gateway, simulator):
+    """As the manuals of engines show it."""
+    gateway = await start_gateway(simulator)
+    body = {"model": "m", "query": "depth of the canal", "documents": ["a mill", "the canal", "its depth"]}
+    url = f"http://127.0.0.1:{gateway.port}/v1/rerank"
+    made = await asyncio.create_subprocess_exec(
+        *("curl", "-sS", url, "-H", "content-type: application/json", "-d", json.dumps(body)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    told, _ = await made.communicate()
+    assert made.returncode == 0
+    assert len(json.loads(told)["results"]) == 3
 
 
 async def test_streamed_transcription(start_gateway, simulator, openai_sdk):

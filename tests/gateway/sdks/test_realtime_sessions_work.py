@@ -5,6 +5,8 @@ import asyncio
 import pytest
 import websockets
 
+from headgate import routing
+
 ROUTE = "/v1/realtime?model=m"
 
 
@@ -32,6 +34,22 @@ async def test_openais_sdk(start_gateway, simulator, openai_sdk):
     await gateway.idle()
     assert gateway.metric("headgate_gateway_tokens_total", direction="output") == 6 + 2
     assert gateway.metric("headgate_gateway_tokens_total", direction="input") == 6 + (6 + 6 + 2)
+
+
+async def test_a_session_that_has_used_up_a_limit(start_gateway, simulator, openai_sdk):
+    """The SDK gets the whole answer, and then the code to come back later."""
+    limits = routing.TokenLimits(output=3, unit="hour", unit_s=3600)
+    gateway = await start_gateway(simulator, limits=limits)
+    async with openai_sdk(gateway).realtime.connect(model="m") as session:
+        content = [{"type": "input_text", "text": "the depth of the canal"}]
+        await session.conversation.item.create(item={"type": "message", "role": "user", "content": content})
+        await session.response.create()
+        while (await session.recv()).type != "response.done":
+            pass
+        with pytest.raises(websockets.ConnectionClosed) as raised:
+            await session.recv()
+    assert raised.value.rcvd.code == 1013
+    assert "try again in" in raised.value.rcvd.reason
 
 
 async def test_messages_of_any_size(start_gateway, simulator):

@@ -34,7 +34,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     st.data(),
 )
 def test_ends_of_frames(sent, places, data):
-    """At the end of the last frame, and nowhere within one. What messages consist of is without frames."""
+    """At the end of the last frame, and nowhere within one. Their messages are read without heads."""
     whole = b"".join(frame(payload, opcode, mask=mask) for payload, opcode, mask in sent)
     frames = Frames()
     told = b"".join([frames.feed(piece) for piece in cut(whole, places)])

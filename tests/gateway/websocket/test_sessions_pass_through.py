@@ -285,6 +285,13 @@ def done(tokens, made=9):
     return usage % (tokens, made)
 
 
+async def counted(gateway, eventually, tokens):
+    """The limit, once this is used of its output."""
+    (limit,) = gateway.shell.plane.routes.limits.by_route.values()
+    await eventually(lambda: limit.accounts()[0].used == tokens)
+    return limit
+
+
 @pytest.mark.parametrize("is_cut", [False, True])
 async def test_a_session_without_tokens_is_closed(
     start_gateway, start_sockets, opening, open_session, eventually, is_cut
@@ -307,9 +314,8 @@ async def test_a_session_without_tokens_is_closed(
             frame += bytes((0x80, len(event) - place)) + event[place:]
         sent += frame
         peer.transport.write(frame)
-        (limit,) = gateway.shell.plane.routes.limits.by_route.values()
         used += tokens
-        await eventually(lambda: limit.accounts()[0].used == used)  # noqa: B023
+        limit = await counted(gateway, eventually, used)
     rest = await client.rest()
     assert rest.startswith(sent)
     close = rest[len(sent) :]

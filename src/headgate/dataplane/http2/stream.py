@@ -14,7 +14,7 @@ _NOTHING = memoryview(b"")
 class Stream:
     """A request whose body is sent as far as flow control allows, and the form of its response."""
 
-    __slots__ = ("_later", "id", "is_chunked", "unsent")
+    __slots__ = ("_later", "id", "is_chunked", "to_come", "unsent")
 
     def __init__(self) -> None:
         self.id = 0
@@ -25,13 +25,28 @@ class Stream:
         """The part of the request's body to send next."""
         self._later: deque[memoryview] = deque()
         """The parts to send after that."""
+        self.to_come = 0
+        """Bytes of the request's body that its user has still to write."""
 
     # -- the request
 
-    def set_body(self, parts: Iterable[Any]) -> None:
-        """Set the body to send; a part is any buffer."""
+    def set_body(self, parts: Iterable[Any], length: int) -> None:
+        """Set the body to send, of which more may follow up to this length; a part is any buffer."""
         self._later = deque(memoryview(each) for each in parts if each)
         self.unsent = self._next()
+        self.to_come = max(length - self.unsent_bytes(), 0)
+
+    def add(self, part: bytes) -> None:
+        """The next part of the body."""
+        self.to_come -= len(part)
+        self._later.append(memoryview(part))
+        if not self.unsent:
+            self.unsent = self._next()
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the whole body was taken."""
+        return not self.unsent and not self.to_come
 
     def take(self, size: int) -> bytes:
         """Remove the next `size` bytes of the body, at most those of `unsent`. Nothing is unsent after the

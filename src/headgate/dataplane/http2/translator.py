@@ -35,6 +35,8 @@ MAX_TABLE_BYTES = 4096
 _MAX_SENT_BYTES = 1 << 16
 """In one frame, which the socket has to take as a whole: some endpoints accept 16 MB."""
 _MAX_SENT_IN_TURN = 1 << 18
+_MAX_WAITING_BYTES = 1 << 16
+"""Of a body that is written as it comes: beyond this, its user has to wait for the endpoint."""
 _OWN_SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
     SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
@@ -71,6 +73,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._may_write = True
         self._waits_for_turn = False
         """Whether more of the body is sent in the connection's next turn."""
+        self._has_paused_user = False
         self._closing = False
         self._error: Http2Error | None = None
 
@@ -161,7 +164,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     # -- asyncio.Transport, for the user
 
     def write(self, data: Any) -> None:
-        """Send a request: its head and its whole body."""
+        """Send a request: its head and its body. If that is shorter than its length, the rest follows in
+        further calls."""
+        if self._stream.to_come:
+            self._send_more(data)
+            return
         end = data.index(b"\r\n\r\n") + 4
         self._request(bytes(data[:end]), memoryview(data)[end:])
 
@@ -169,6 +176,16 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         """Send a request with separate head and body; the body may be several buffers."""
         head, *body = list_of_data
         self._request(head, *body)
+
+    def _send_more(self, data: Any) -> None:
+        stream = self._stream
+        if self._error is not None or not stream.id or not data:
+            return
+        stream.add(bytes(data))
+        self._send_body()
+        if stream.unsent_bytes() > _MAX_WAITING_BYTES and not self._has_paused_user:
+            self._has_paused_user = True
+            self._user.pause_writing()
 
     def _request(self, head: bytes, *body: Any) -> None:
         if self._error is not None:
@@ -178,10 +195,12 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._fail(NotTakenError("the endpoint is shutting down, and accepts no request (GOAWAY)"))
             return
         headers, stream = heads.request(head[:-4], self._origin), self._stream
-        stream.set_body(body)
+        length = next((int(value) for name, value in headers if name == b"content-length"), 0)
+        stream.set_body(body, length)
+        self._has_paused_user = False
         try:
             stream.id = self._http2.get_next_available_stream_id()
-            self._http2.send_headers(stream.id, headers, end_stream=not stream.unsent)
+            self._http2.send_headers(stream.id, headers, end_stream=stream.is_sent)
             self._frames.request_sent()
             self._send_body()
             self._flush()
@@ -267,10 +286,13 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             if size <= 0:
                 return
             sent = stream.take(size)
-            self._http2.send_data(stream.id, sent, end_stream=not stream.unsent)
+            self._http2.send_data(stream.id, sent, end_stream=stream.is_sent)
             self._frames.body_sent(size)
             self._flush()
             left -= size
+        if self._has_paused_user and not stream.unsent:
+            self._has_paused_user = False
+            self._user.resume_writing()
 
     def _send_later(self) -> None:
         if not self._waits_for_turn:
