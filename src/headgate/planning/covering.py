@@ -19,7 +19,7 @@ _NODES: Final = 50_000
 _SLACK: Final = 1e-9
 
 
-NODE_S: Final = 6e-6
+NODE_S: Final = 3e-6
 """Seconds that a node takes, roughly."""
 
 
