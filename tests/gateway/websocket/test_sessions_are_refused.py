@@ -4,10 +4,10 @@ import asyncio
 import json
 import time
 
-import msgspec
 import pytest
 
 from headgate.auth import keys
+from headgate.auth.outcome import Identity
 from headgate.gateway.websocket import opening
 from headgate.http2 import frames, hpack
 from headgate.http2.frames import PREFACE
@@ -155,7 +155,7 @@ async def test_a_key_that_is_gone_ends_its_sessions(
             each for each in gateway.shell.clients.all if each.exchange.request.tenant.name == "team-a"
         ]
         parsed = connection.exchange.request.parsed
-        parsed.identity = msgspec.structs.replace(parsed.identity, ends_at=1.0)
+        parsed.identity = Identity(grant=parsed.identity.grant, by=parsed.identity.by, ends_at=1.0)
         connection.sweep(gateway.shell.now())
     end = await clients[0].rest()
     assert end[2:4] == (1008).to_bytes(2, "big")
