@@ -296,7 +296,7 @@ class ClientConnection:
             return False
         if data:
             self._receive_in_turns(data, self._services.turns.uploads)
-        if self._transport is None or self._backlog.waits or (self._rejected is None and self._is_full):
+        if self._backlog.waits or (self._rejected is None and self._is_full):
             return False
         if not transport.is_closing():  # a WebSocket may have it now
             transport.resume_reading()
