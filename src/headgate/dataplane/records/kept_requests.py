@@ -38,8 +38,9 @@ class KeptRequests:
         self._slow: list[tuple[float, int, KeptRequest]] = []
         """The slowest of this minute, as a heap: the least slow one first."""
         self._past: deque[list[tuple[float, int, KeptRequest]]] = deque(maxlen=MINUTES - 1)
-        self._quick_s = 0.0
-        """A request of this minute that was not slower than this is not kept."""
+        self._quick_s = -1.0
+        """A request of this minute that was not slower than this is not kept. Below 0 while any is: the loop's
+        clock has milliseconds, and quick requests take none."""
         self._minute_ends = 0.0
         self._second_ends = 0.0
         self._in_second = 0
@@ -91,7 +92,7 @@ class KeptRequests:
         for _ in range(min(passed - 1, MINUTES)):
             self._past.append([])
         self._slow = []
-        self._quick_s = 0.0
+        self._quick_s = -1.0
         self._minute_ends = now + _PERIOD_S
 
     def _story(self, ended: ServedRequest, tokens: tuple[int, int] | None, now: float) -> KeptRequest | None:
