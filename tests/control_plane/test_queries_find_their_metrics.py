@@ -41,13 +41,18 @@ AFTER_AN_EVENT = {
     "headgate_gateway_flow_control_request_queue_duration_seconds_bucket",
     "headgate_gateway_flow_control_requests_total",
     "headgate_gateway_limit_source_away",
+    "headgate_gateway_objects_invalid_files",
     "headgate_gateway_pool_first_token_objectives_total",
     "headgate_gateway_rejected_total",
     "headgate_gateway_retries_total",
     "headgate_gateway_tenant_requests_total",
     "headgate_gateway_tenant_tokens_total",
+    "headgate_gateway_tls_certificate_expiry_timestamp_seconds",
+    "headgate_gateway_tls_certificate_valid",
+    "headgate_gateway_url_servers",
 }
-"""Metrics without a series as long as nothing fails, waits, is scaled or needs Redis. Their labels are
+"""Metrics without a series as long as nothing fails, waits, is scaled or needs Redis, and without TLS and
+objects from files. Their labels are
 checked by tests/docs/test_the_pages_on_telemetry_are_true.py."""
 
 
