@@ -39,8 +39,8 @@ class KeptRequests:
         """The slowest of this minute, as a heap: the least slow one first."""
         self._past: deque[list[tuple[float, int, KeptRequest]]] = deque(maxlen=MINUTES - 1)
         self._quick_s = -1.0
-        """A request of this minute that was not slower than this is not kept. Below 0 while any is: the loop's
-        clock has milliseconds, and quick requests take none."""
+        """A request of this minute that was not slower than this is not kept. Below 0 while any is: the
+        loop's clock has milliseconds, and quick requests take none."""
         self._minute_ends = 0.0
         self._second_ends = 0.0
         self._in_second = 0
