@@ -11,6 +11,7 @@ import yaml
 
 from headgate import private_files
 from headgate.api import Tenant
+from headgate.dataplane.document_size import is_larger
 from headgate.kubeschema import schema, structural
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -35,7 +36,7 @@ def read(path: Path) -> dict[str, Tenant]:
         documents = [each for each in yaml.load_all(content, _Loader) if each is not None]
     except Exception as error:  # of any kind, for values that do not fit their tags
         raise TenantFileError(f"{path} is not YAML: {error}") from error
-    if _is_larger(documents, MAX_VALUES):
+    if is_larger(documents, MAX_VALUES):
         raise TenantFileError(f"{path}: its aliases expand to more than {MAX_VALUES} values: write them out")
     if len(documents) > MAX_TENANTS:
         raise TenantFileError(f"{path} has more than {MAX_TENANTS} tenants")
@@ -82,18 +83,6 @@ def _tenant(document: Any, place: str) -> Tenant:
         return msgspec.convert(document, Tenant)
     except msgspec.ValidationError as error:
         raise TenantFileError(f"{place}: {error}") from error
-
-
-def _is_larger(value: Any, most: int) -> bool:
-    """Whether there are more values than this in a tree of lists and mappings."""
-    open_ = [value]
-    count = 0
-    while open_ and count <= most:
-        each = open_.pop()
-        inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
-        count += 1 + len(inner)
-        open_ += inner
-    return count > most
 
 
 @functools.cache

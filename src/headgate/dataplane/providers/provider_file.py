@@ -13,6 +13,7 @@ import yaml
 
 from headgate import private_files, routing
 from headgate.api.fallbacks import is_provider_name
+from headgate.dataplane.document_size import is_larger
 from headgate.routing.model_routes import UNITS_S
 from headgate.routing.providers import Shape
 
@@ -103,7 +104,7 @@ def read(path: Path) -> list[Read]:
         raise ProviderFileError(f"{path}: a mapping from names of providers to their settings is needed")
     if len(document) > MAX_PROVIDERS:
         raise ProviderFileError(f"{path} has more than {MAX_PROVIDERS} providers")
-    if _is_larger(document, MAX_VALUES):
+    if is_larger(document, MAX_VALUES):
         raise ProviderFileError(f"{path} has more than {MAX_VALUES} values, with its aliases written out")
     return [_read(path, name, each) for name, each in document.items()]
 
@@ -210,15 +211,3 @@ def _key_source(key: KeySource, place: str) -> KeySource:
     if key.secret is not None and [bool(part) for part in key.secret.split("/")] != [True] * 3:
         raise ProviderFileError(f"{place}: key.secret: NAMESPACE/NAME/ENTRY is needed")
     return key
-
-
-def _is_larger(value: Any, most: int) -> bool:
-    """Whether there are more values than this in a tree of lists and mappings."""
-    open_ = [value]
-    count = 0
-    while open_ and count <= most:
-        each = open_.pop()
-        inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
-        count += 1 + len(inner)
-        open_ += inner
-    return count > most
