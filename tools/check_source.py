@@ -7,8 +7,9 @@
   word of a command, and multiprocessing.
 - In `src`, no class assigns more than 14 attributes to `self`, together with its bases: what changes together
   belongs into an object of its own. `CROWDED` names the exceptions.
-- In `tests`, no two modules beside the tests have the same name: they are imported by name, so that one would
-  get the place of the other when both are needed in one run.
+- In `tests`, no two modules beside the tests have the same name, nor that of one in a folder of benchmarks or
+  tools that tests import from: they are imported by name, so that one would get the place of the other when
+  both are needed in one run.
 """
 
 from __future__ import annotations
@@ -129,14 +130,18 @@ def raised(body: list[ast.stmt]) -> Iterator[ast.Raise]:
                         yield from raised(each.body)
 
 
-OWN_TO_A_FOLDER = ("conftest.py", "__init__.py")
+OWN_TO_A_FOLDER = ("conftest.py", "__init__.py", "__main__.py")
+LENT_TO_TESTS = ("bench", "compare_servers")
+"""Folders outside `tests` whose modules tests import by name."""
 
 
 def namesakes(paths: list[Path]) -> Iterator[str]:
     """One line for each helper of tests that has the name of an earlier one."""
     known: dict[str, Path] = {}
     for path in paths:
-        if "tests" in path.parts and not path.name.startswith("test_") and path.name not in OWN_TO_A_FOLDER:
+        is_helper = "tests" in path.parts and not path.name.startswith("test_")
+        is_lent = path.parent.name in LENT_TO_TESTS and "src" not in path.parts
+        if (is_helper or is_lent) and path.name not in OWN_TO_A_FOLDER:
             if path.name in known:
                 yield f"{path}: has the name of {known[path.name]}, and one run of tests may need both"
             known.setdefault(path.name, path)

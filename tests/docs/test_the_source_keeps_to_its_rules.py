@@ -102,6 +102,15 @@ def test_helpers_of_tests_with_the_same_name_are_found(tool, tmp_path):
     assert [line.split(":")[0] for line in tool.namesakes(paths)] == [str(folders[1] / "helper.py")]
 
 
+def test_a_helper_with_the_name_of_one_that_is_lent_to_tests_is_found(tool, tmp_path):
+    """Tests import benchmarks and the tool that compares servers by name, as they do their own helpers."""
+    lent = [tmp_path / "bench" / "load.py", tmp_path / "tools" / "compare_servers" / "stories.py"]
+    private = [tmp_path / "bench" / "live" / "engines.py", tmp_path / "tools" / "other" / "servers.py"]
+    helpers = [tmp_path / "tests" / path.name for path in (*lent, *private)]
+    found = [line.split(":")[0] for line in tool.namesakes([*lent, *private, *helpers])]
+    assert found == [str(tmp_path / "tests" / path.name) for path in lent]
+
+
 def test_a_class_with_too_many_attributes_is_found(tool, tmp_path):
     """Those of its bases count, and properties do not; a value without methods may have any number."""
     folder = tmp_path / "src" / "headgate"

@@ -2,7 +2,7 @@
 
 import pytest
 from hypothesis import settings
-from stories import Stories
+from request_stories import Stories
 
 pytestmark = [pytest.mark.usefixtures("endless_turns"), pytest.mark.counts_calls]
 

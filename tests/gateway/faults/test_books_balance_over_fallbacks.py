@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
-from stories import STARTS, Stories
+from request_stories import STARTS, Stories
 
 from headgate import api, routing
 from headgate.api.fallbacks import REASONS
