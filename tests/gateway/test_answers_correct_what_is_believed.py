@@ -11,7 +11,7 @@ from headgate.fleet.prefix.hashing import BLOCK_BYTES
 from headgate.gateway import gauges, in_flight
 from headgate.gateway.request import ParsedHead, Request
 from headgate.requests import learning
-from headgate.requests.decision import decide
+from headgate.requests.deciding.decide import decide
 from headgate.requests.reported import Usage
 from headgate.requests.usage import Tail, tail_of
 

@@ -21,7 +21,7 @@ from headgate.gateway import explaining, pages
 from headgate.gateway.explaining import View, explain, view_of_objects
 from headgate.gateway.request import ParsedHead, Request
 from headgate.requests import paths
-from headgate.requests.decision import decide
+from headgate.requests.deciding.decide import decide
 from headgate.requests.destinations import destinations
 from headgate.routing.patterns import RequestPattern, StringPattern
 from headgate.workers import messages, worker

@@ -11,7 +11,8 @@ from headgate.dataplane.rules import rules_of
 from headgate.gateway import refusals
 from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.settings import GatewaySettings
-from headgate.requests.decision import Decision, decide
+from headgate.requests.deciding.decide import decide
+from headgate.requests.decision import Decision
 
 if TYPE_CHECKING:
     from headgate.requests.bodies import large

@@ -8,7 +8,8 @@ from headgate.dataplane.explaining import Answer, Supposing
 from headgate.picker import errors
 from headgate.picker.request import ProxiedRequest
 from headgate.requests import undecoded
-from headgate.requests.decision import Decision, decide
+from headgate.requests.deciding.decide import decide
+from headgate.requests.decision import Decision
 from headgate.requests.proxied import Proxied
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from headgate.requests import (
     settlement,
     states,
 )
-from headgate.requests.decision import no_endpoint
+from headgate.requests.no_endpoint import no_endpoint
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:

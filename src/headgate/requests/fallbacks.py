@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from headgate.api.fallbacks import ERROR, LIMIT, NO_ENDPOINT, SATURATED, SLO
-from headgate.requests.decision import Decision, decide_next
+from headgate.requests.deciding.decide_next import decide_next
+from headgate.requests.decision import Decision
 from headgate.requests.fallen import Fallen, Hop
 from headgate.requests.refusal import START_FAILED, STARTING, Refusal
 

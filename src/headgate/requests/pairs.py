@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headgate import scheduling
 from headgate.requests import asking, blaming, effects, holding, settlement, states
 from headgate.requests.account import FailedAttempt
-from headgate.requests.decision import no_endpoint
+from headgate.requests.no_endpoint import no_endpoint
 from headgate.requests.pairing import DISAGGREGATED, NOT_SPLIT, Pairing
 from headgate.requests.prefill import PrefillAttempt
 from headgate.requests.refusal import Refusal

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from headgate import scheduling
 from headgate.requests.bodies.fields import MAX_NAME_CHARACTERS, too_long
-from headgate.requests.decision import Decision, adapter_of, find_pool, forbidden, priority_of
+from headgate.requests.deciding.pools import adapter_of, find_pool, forbidden
+from headgate.requests.deciding.priorities import priority_of
+from headgate.requests.decision import Decision
 from headgate.requests.destinations import Destination
 from headgate.requests.received import ReceivedBody
 from headgate.requests.refusal import Refusal
@@ -21,7 +23,7 @@ from headgate.requests.usage import KEEP_BYTES, USAGE_KEY, Tail, counts, is_poss
 
 if TYPE_CHECKING:
     from headgate.requests.client import ClientRequest
-    from headgate.requests.decision import Surroundings
+    from headgate.requests.deciding.surroundings import Surroundings
     from headgate.requests.proxied import Proxied
 
 MAX_PARAMETERS: Final = 64

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from headgate import scheduling
 from headgate.fleet.prefix import hashing
-from headgate.requests.decision import Decision, priority_of
+from headgate.requests.deciding.priorities import priority_of
+from headgate.requests.decision import Decision
 
 if TYPE_CHECKING:
     from headgate.engines.vllm_grpc import Prompt
     from headgate.requests.client import ClientRequest
-    from headgate.requests.decision import Surroundings
+    from headgate.requests.deciding.surroundings import Surroundings
     from headgate.requests.destinations import Destination
 
 BYTES_PER_TOKEN: Final = 4

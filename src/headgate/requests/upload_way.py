@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.requests import fallen, settlement, states, way
-from headgate.requests.decision import decide
+from headgate.requests.deciding.decide import decide
 
 if TYPE_CHECKING:
     from headgate.requests.bodies import large

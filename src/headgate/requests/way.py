@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headgate.requests import attempts, effects, fallen, responses, settlement, silence, states
 from headgate.requests.bodies import large
-from headgate.requests.decision import decide, encoded
+from headgate.requests.deciding.decide import decide, encoded
 from headgate.requests.limits import limiting
 from headgate.requests.refusal import Refusal
 

@@ -33,7 +33,8 @@ from headgate.requests import fallbacks, health
 from headgate.requests.bodies import large
 from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.client import ClientRequest, Header
-from headgate.requests.decision import Decision, no_endpoint
+from headgate.requests.decision import Decision
+from headgate.requests.no_endpoint import no_endpoint
 from headgate.requests.pool_state import PoolState
 from headgate.requests.refusal import Refusal
 

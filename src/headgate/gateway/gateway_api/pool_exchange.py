@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headgate.gateway.exchange import Client, Exchange
 from headgate.requests import fallbacks, fallen, states, way
 from headgate.requests.bodies import large
-from headgate.requests.decision import decide_in
+from headgate.requests.deciding.decide import decide_in
 from headgate.requests.received import OpaqueBody
 from headgate.requests.refusal import Refusal
 

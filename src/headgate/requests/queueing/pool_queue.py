@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from headgate.flow.queue import Bounds, Dropped, FlowQueue, FlowSettings, QueueView, Waiting
 from headgate.requests import charging
-from headgate.requests.decision import no_endpoint
+from headgate.requests.no_endpoint import no_endpoint
 from headgate.requests.queue import WaitingForEndpoints
 from headgate.requests.queueing import entering, reasons, words
 from headgate.requests.queueing.flow_names import FlowNames
