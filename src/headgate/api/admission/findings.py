@@ -21,6 +21,8 @@ class Findings:
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
         self.warnings: list[str] = []
+        self.within: tuple[str, ...] = ("",)
+        """Only what is found at paths that begin with one of these is collected."""
 
     def invalid(self, place: FieldCursor, detail: str, value: object = OMITTED) -> None:
         """The value (or a more meaningful one) is not allowed here."""
@@ -54,16 +56,16 @@ class Findings:
 
     def warn(self, place: FieldCursor, text: str) -> None:
         """Something is legal, but probably not what the author intends."""
-        if len(self.warnings) < MAX_WARNINGS:
-            told = f"{place}: {text}"
+        told = f"{place}: {text}"
+        if len(self.warnings) < MAX_WARNINGS and told.startswith(self.within):
             if len(told) > _LONGEST_WARNING:
                 told = f"{told[:_LONGEST_WARNING]}..."
             if told not in self.warnings:
                 self.warnings.append(told)
 
     def _add(self, reason: str, place: FieldCursor, detail: str, value: object = OMITTED) -> None:
-        if len(self.errors) < MAX_ERRORS:
-            self.errors.append(FieldError(reason, str(place), detail, value))
+        if len(self.errors) < MAX_ERRORS and (path := str(place)).startswith(self.within):
+            self.errors.append(FieldError(reason, path, detail, value))
 
 
 def merged(

@@ -72,18 +72,24 @@ def check(new: Object, old: Object | None = None, others: View = NOBODY) -> Find
     """Validate an object with apiVersion and kind, after its defaults were filled in.
 
     `old` is the object before an update, for immutable fields; an update that changes only metadata and
-    status is validated by its metadata only. `others` resolves the object's references. Never raises,
-    whatever the object looks like.
+    status is validated by its metadata only, with annotations that it changes. `others` resolves the object's
+    references. Never raises, whatever the object looks like.
     """
     found = Findings()
     place = FieldCursor(new)
     group, kind = _kind_of(new)
     metadata.check(group, kind, place["metadata"], found)
     rules = _RULES.get((group, kind))
-    if rules is not None and (old is None or _desired(new) != _desired(old)):
-        if (told := UNATTENDED.get((group, kind))) is not None:
-            found.warn(place["kind"], told)
-        rules(place, None if old is None else FieldCursor(old), others, found)
+    if rules is None:
+        return found
+    before = None if old is None else FieldCursor(old)
+    if old is not None and _desired(new) == _desired(old):
+        found.within = _changed_annotations(place, FieldCursor(old))
+        if not found.within:
+            return found
+    elif (told := UNATTENDED.get((group, kind))) is not None:
+        found.warn(place["kind"], told)
+    rules(place, before, others, found)
     return found
 
 
@@ -95,6 +101,15 @@ def default(obj: Object) -> None:
 
 def _kind_of(obj: Object) -> tuple[str, str]:
     return str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind", ""))
+
+
+def _changed_annotations(new: FieldCursor, old: FieldCursor) -> tuple[str, ...]:
+    """The paths of annotations that an update adds or changes: those that were invalid before may stay so, or
+    nobody could write anything else to the object."""
+    annotations, was = new.at("metadata.annotations"), old.at("metadata.annotations").mapping
+    return tuple(
+        str(annotations.key(name)) for name, value in annotations.mapping.items() if value != was.get(name)
+    )
 
 
 def _desired(obj: Object) -> Object:
