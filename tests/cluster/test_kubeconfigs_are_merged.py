@@ -88,3 +88,12 @@ def test_what_is_wrong_is_told_with_its_file(tmp_path: Path, content: Any, conte
     with pytest.raises(ConfigError) as error:
         kubeconfig.chosen([file], context)
     assert str(error.value).startswith(told.format(file=file))
+
+
+@pytest.mark.parametrize("content", ["[", "a: !!bool x", "!!timestamp x", "\0", "[" * 5000])
+def test_what_is_no_yaml_is_told_with_its_file(tmp_path: Path, content: str) -> None:
+    """Whatever the loader makes of it."""
+    file = tmp_path / "config"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=f"{file} cannot be read as a kubeconfig"):
+        kubeconfig.chosen([file], None)

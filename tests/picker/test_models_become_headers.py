@@ -6,11 +6,13 @@ import json
 
 import envoy_process
 import httpx2
+import msgspec
 import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from picker_world import BUFFERED, Proxy, completion
 
 from headgate import api, apiserver, cluster, loop_turns, rpc
+from headgate.picker.base_models import BaseModels
 from headgate.picker.body_router import RouterSettings
 from headgate.picker.router_service import run_router
 from headgate.picker.settings import Listening
@@ -130,3 +132,15 @@ async def test_envoy_chooses_the_route_by_the_header(router, tmp_path, unused_tc
         for name in ("sql", "chat"):
             response = await http.post(f"{url}/v1/completions", content=completion(name))
             assert response.text == f"the pool of {name}"
+
+
+@pytest.mark.parametrize("adapters", ["[", "a: 1", "!!bool x", "[" * 100_000, "- a\n" * 70_000])
+def test_a_list_that_cannot_be_read_leaves_the_base_model(caplog, adapters):
+    """Told once; the ConfigMap is anybody's who may write to the namespace."""
+    models = BaseModels()
+    obj = config_map("llama", "llama-3")
+    obj = msgspec.structs.replace(obj, data=obj.data | {"adapters": adapters})
+    models.note(cluster.Change(cluster.ChangeKind.ADDED, None, obj))
+    assert (models.of("llama-3"), models.of("a")) == ("llama-3", "")
+    (told,) = caplog.messages
+    assert told.startswith("ConfigMap default/llama: data.adapters ")

@@ -104,6 +104,7 @@ def test_priorities_out_of_range_are_the_last(priority, rank) -> None:
         ("{name: C, data: [", "is not YAML (line "),
         ("- name: C", "is not a YAML mapping"),
         ("data: &a [*a]", "has an alias in line 1"),
+        ("a: !!bool x", "is not YAML ("),
         ("[" * 50, "is nested more than 20 levels deep"),
         ("x" * 70_000, "has more than 65536 bytes"),
     ],

@@ -74,7 +74,7 @@ def merged(files: Sequence[Path]) -> dict[str, Any]:
 def _read(file: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(file.read_text()) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise ConfigError(f"{file} cannot be read as a kubeconfig: {error}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{file} is no kubeconfig: it is a {type(content).__name__}, not a mapping")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 import yaml
 
+from headgate import bounded_yaml
 from headgate.kubeschema import duration
 
 __all__ = [
@@ -31,8 +32,6 @@ _DEEPEST: Final = 20
 _SHOWN: Final = 80
 _LARGEST: Final = 1e12
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
-
-_Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class ConfigProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,15 +144,17 @@ def yaml_mapping(text: str, key: Key, example: str) -> Mapping[Any, Any] | None:
     if _is_too_long(text, key):
         return None
     try:
-        for problem in _hazards(text):
-            key.report(problem, f"write a mapping such as {example}")
-            return None
-        loader = _Loader(text)
-        try:
-            value = loader.get_single_data()
-        finally:
-            loader.dispose()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        bounded_yaml.check(text, _DEEPEST)
+        value = yaml.load(text, bounded_yaml.LOADER)  # noqa: S506 - it is a safe one
+    except bounded_yaml.TooDeepError as error:
+        key.report(error.problem or "", f"write a mapping such as {example}")
+        return None
+    except bounded_yaml.AliasError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
+        told = f"{error.problem} in line {line}, which is not supported"
+        key.report(told, f"write a mapping such as {example}")
+        return None
+    except Exception as error:  # of any kind, for values that do not fit their tags
         key.report(f"is not YAML ({_first_line(error)})", f"write a mapping such as {example}")
         return None
     if not isinstance(value, dict):
@@ -167,21 +168,6 @@ def _is_too_long(text: str, key: Key) -> bool:
         return False
     key.report(f"has more than {_MOST_BYTES} bytes", "split it into several keys")
     return True
-
-
-def _hazards(text: str) -> Iterator[str]:
-    """Aliases, which can expand without end, and nesting too deep for the stack."""
-    depth = 0
-    for event in yaml.parse(text, _Loader):
-        if isinstance(event, yaml.AliasEvent):
-            line = event.start_mark.line + 1 if event.start_mark is not None else 1
-            yield f"has an alias in line {line}, which is not supported"
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _DEEPEST:
-                yield f"is nested more than {_DEEPEST} levels deep"
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
 
 
 def _first_line(error: Exception) -> str:

@@ -79,6 +79,7 @@ def test_a_pipe_is_not_waited_for(tmp_path, read_file):
         ("a: !!bool x", "is not YAML"),
         ("!!timestamp x", "is not YAML"),
         ("a: !!int ''", "is not YAML"),
+        pytest.param("a: " + "[" * 200_000, "nested more than 50 levels", id="deep"),
         ("- a", "document 1: a Tenant is needed"),
         ("kind: Tenant", "apiVersion: None is not headgate.dev/v1alpha1"),
         (HEAD.replace("Tenant", "Tent"), "kind: 'Tent' is not Tenant"),

@@ -58,6 +58,12 @@ def test_what_is_wrong(tmp_path, changed, wrong):
     assert "sk-secret" not in str(raised.value)
 
 
+def test_nesting_has_a_bound(tmp_path):
+    """libyaml would end the process where its stack ends."""
+    with pytest.raises(ProviderFileError, match="nested more than 50 levels deep in line 1"):
+        _read(tmp_path, "cloud: " + "[" * 200_000)
+
+
 @pytest.mark.parametrize(
     "document",
     [

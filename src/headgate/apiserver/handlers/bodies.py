@@ -11,6 +11,7 @@ import msgspec
 import yaml
 from starlette.requests import ClientDisconnect, Request
 
+from headgate import bounded_yaml
 from headgate.apiserver import errors, patch, protobuf
 from headgate.apiserver.calls import Call
 
@@ -218,26 +219,12 @@ class _Loader(_SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _check_yaml(body: bytes) -> None:
-    """Reject aliases, which can expand to gigabytes, and nesting too deep for the stack."""
-    depth = 0
-    for event in yaml.parse(body, _Loader):
-        if isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not taken")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise errors.too_deep(MAX_DEPTH)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
 def _decode_yaml(body: bytes) -> tuple[Any, list[str]]:
     """The value of a YAML document, and messages about duplicate keys; the last one counts."""
     if len(body) > MAX_YAML_BYTES:
         raise errors.too_large(MAX_YAML_BYTES, " of YAML: send JSON")
     try:
-        _check_yaml(body)
+        bounded_yaml.check(body, MAX_DEPTH)
         loader = _Loader(body)
         try:
             loaded = loader.get_single_data()
@@ -245,5 +232,11 @@ def _decode_yaml(body: bytes) -> tuple[Any, list[str]]:
             loader.dispose()
         # Anything in YAML that JSON does not have (sets, binary, NaN keys) is rejected here.
         return msgspec.json.decode(msgspec.json.encode(loaded)), loader.duplicates
+    except bounded_yaml.TooDeepError as error:
+        raise errors.too_deep(MAX_DEPTH) from error
+    except bounded_yaml.AliasError as error:
+        raise errors.bad_request("error decoding YAML: aliases are not taken") from error
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise errors.bad_request(f"error decoding YAML: {error}") from error
+    except (LookupError, AttributeError) as error:  # of the constructors, such as that of !!bool
+        raise errors.bad_request("error decoding YAML: a value does not fit its tag") from error

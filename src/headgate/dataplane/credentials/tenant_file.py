@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import yaml
 
-from headgate import private_files
+from headgate import bounded_yaml, private_files
 from headgate.api import Tenant
-from headgate.dataplane.document_size import is_larger
 from headgate.kubeschema import schema, structural
 
 MAX_BYTES = 16 * 1024 * 1024
+MAX_LEVELS = 50
 MAX_TENANTS = 10_000
 MAX_VALUES = 1_000_000
 """With aliases expanded: a few lines of them could have any number, or contain themselves."""
@@ -33,10 +33,11 @@ def read(path: Path) -> dict[str, Tenant]:
     if len(content) > MAX_BYTES:
         raise TenantFileError(f"{path} has more than {MAX_BYTES} bytes")
     try:
+        bounded_yaml.check(content, MAX_LEVELS, with_aliases=True)
         documents = [each for each in yaml.load_all(content, _Loader) if each is not None]
     except Exception as error:  # of any kind, for values that do not fit their tags
         raise TenantFileError(f"{path} is not YAML: {error}") from error
-    if is_larger(documents, MAX_VALUES):
+    if bounded_yaml.is_larger(documents, MAX_VALUES):
         raise TenantFileError(f"{path}: its aliases expand to more than {MAX_VALUES} values: write them out")
     if len(documents) > MAX_TENANTS:
         raise TenantFileError(f"{path} has more than {MAX_TENANTS} tenants")
@@ -50,7 +51,7 @@ def read(path: Path) -> dict[str, Tenant]:
     return found
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class _Loader(bounded_yaml.LOADER):  # type: ignore[misc]
     """Reads times as text, as Kubernetes does."""
 
 

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Final
 import msgspec
 import yaml
 
-from headgate import private_files, routing
+from headgate import bounded_yaml, private_files, routing
 from headgate.api.fallbacks import is_provider_name
-from headgate.dataplane.document_size import is_larger
 from headgate.routing.model_routes import UNITS_S
 from headgate.routing.providers import Shape
 
 MAX_BYTES: Final = 1 << 20
+MAX_LEVELS: Final = 50
 MAX_PROVIDERS: Final = 100
 MAX_VALUES: Final = 20_000
 """With aliases expanded."""
@@ -26,7 +26,6 @@ MAX_AUTHORITIES_BYTES: Final = 1 << 20
 _OPENAI_PREFIX: Final = "/v1"
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/")
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _VARIABLE: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
@@ -92,7 +91,8 @@ def read(path: Path) -> list[Read]:
     if len(content) > MAX_BYTES:
         raise ProviderFileError(f"{path} has more than {MAX_BYTES} bytes")
     try:
-        document = yaml.load(content, _LOADER)  # noqa: S506 - it is a safe one
+        bounded_yaml.check(content, MAX_LEVELS, with_aliases=True)
+        document = yaml.load(content, bounded_yaml.LOADER)  # noqa: S506 - it is a safe one
     except Exception as error:  # of any kind, for values that do not fit their tags
         problem = getattr(error, "problem", None) or "its syntax is wrong"  # no text, which may be a key
         mark = getattr(error, "problem_mark", None)
@@ -104,7 +104,7 @@ def read(path: Path) -> list[Read]:
         raise ProviderFileError(f"{path}: a mapping from names of providers to their settings is needed")
     if len(document) > MAX_PROVIDERS:
         raise ProviderFileError(f"{path} has more than {MAX_PROVIDERS} providers")
-    if is_larger(document, MAX_VALUES):
+    if bounded_yaml.is_larger(document, MAX_VALUES):
         raise ProviderFileError(f"{path} has more than {MAX_VALUES} values, with its aliases written out")
     return [_read(path, name, each) for name, each in document.items()]
 
