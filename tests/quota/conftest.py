@@ -65,7 +65,7 @@ class Limiter:
         self.source = source
         self.longest_wait_s = 0.0
 
-    def budget(self, limit: int, unit_s: int = 60, account: str = "m:input") -> LeasedBudget:
+    def budget(self, limit: int, unit_s: int = 60, account: str = "kthena:ratelimit:m:input") -> LeasedBudget:
         return self.source.budget(account, limit, unit_s)
 
     async def request(self, budget: LeasedBudget, tokens: int) -> bool:

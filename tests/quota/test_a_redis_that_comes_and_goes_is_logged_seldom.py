@@ -52,7 +52,7 @@ def test_few_lines_tell_of_many_changes(in_virtual_time, caplog, instead):
         account = Flapping(instead)
         source = LeaseSource("redis://r", account, loop, random.Random(1), 0.05)
         source.start()
-        budget = source.budget("m:input", 1_000, 3600)
+        budget = source.budget("kthena:ratelimit:m:input", 1_000, 3600)
         for _ in range(600):
             budget.charge(1, loop.time())
             source._budgets.call(budget)

@@ -84,7 +84,7 @@ def asked(in_virtual_time, is_used):
         source = LeaseSource("test", transport, loop, random.Random(1), 0.05)
         source.start()
         try:
-            budget = source.budget("m:input", 1_000, 3600)
+            budget = source.budget("kthena:ratelimit:m:input", 1_000, 3600)
             await asyncio.sleep(1)
             if is_used:
                 assert budget.take(10, loop.time())

@@ -52,7 +52,7 @@ def test_nearly_the_limit_is_used_while_redis_is_away(in_virtual_time):
             way = Way(store, f"g{which}")
             sources.append(LeaseSource(way._name, way, loop, random.Random(which), 0.05))
             sources[-1].start()
-        budgets = [source.budget("m:input", PER_S, 1) for source in sources]
+        budgets = [source.budget("kthena:ratelimit:m:input", PER_S, 1) for source in sources]
 
         async def serve(seconds: float) -> int:
             served = 0

@@ -80,7 +80,7 @@ async def test_a_hostile_answer_closes_the_connection(connect, eventually, begin
     """Soon, with little memory, and with a reason; requests go by the local share."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     server, source = await connect(begin, more)
-    budget = source.budget("m:input", 1000, 60)
+    budget = source.budget("kthena:ratelimit:m:input", 1000, 60)
     asked = asyncio.Event()
     source.ask(budget, 10, asked.set)
     await eventually(lambda: source.trouble)
@@ -114,9 +114,9 @@ def resp(*parts: bytes) -> bytes:
 async def test_requests_are_answered_whatever_a_redis_says(connect, eventually):
     """Its numbers are not used, and the limit goes on by the local share."""
     _, source = await connect(resp(b"e", b"0", b"9" * 19, b"nan", b"9" * 19, b"inf"), b"")
-    budget = source.budget("m:input", 1000, 60)
+    budget = source.budget("kthena:ratelimit:m:input", 1000, 60)
     source.ask(budget, 10, lambda: None)
-    await eventually(lambda: source.refusal({"m:input"}) or source.trouble)
+    await eventually(lambda: source.refusal({"kthena:ratelimit:m:input"}) or source.trouble)
     now = asyncio.get_running_loop().time()
     assert budget.take(1, now)
     assert 0 <= budget.available(now) <= 1000

@@ -19,6 +19,7 @@ from headgate.quota.redis_transport import RedisTransport
 from headgate.quota.transport import Refused, Unreachable, public
 
 SECRET = b"secret-5bd1"
+ACCOUNT = "kthena:ratelimit:m:input"
 
 
 async def why(behave, access=None):
@@ -26,9 +27,9 @@ async def why(behave, access=None):
     server = await asyncio.start_server(behave, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     transport = RedisTransport(Address.parse(f"127.0.0.1:{port}"), access or RedisAccess())
-    claim = LeasedBudget("m:input", "member", 100, 60, 0.0, lambda budget: None, 1).claim(0.0)
+    claim = LeasedBudget(ACCOUNT, "member", 100, 60, 0.0, lambda budget: None, 1).claim(0.0)
     try:
-        answers, _ = await transport.exchange([("m:input", claim)], None)
+        answers, _ = await transport.exchange([(ACCOUNT, claim)], None)
         told = answers[0]
         assert isinstance(told, Refused)
     except Unreachable as error:
@@ -83,9 +84,9 @@ async def test_commands_that_a_server_makes_up_are_left_out():
 async def test_only_what_may_be_tls_hints_at_tls(held_port):
     """A refused connection is refused with TLS too."""
     transport = RedisTransport(Address("127.0.0.1", held_port()), RedisAccess())
-    claim = LeasedBudget("m:input", "member", 100, 60, 0.0, lambda budget: None, 1).claim(0.0)
+    claim = LeasedBudget(ACCOUNT, "member", 100, 60, 0.0, lambda budget: None, 1).claim(0.0)
     with pytest.raises(Unreachable) as caught:
-        await transport.exchange([("m:input", claim)], None)
+        await transport.exchange([(ACCOUNT, claim)], None)
     assert public(caught.value.why) == REFUSED
     assert "TLS" not in caught.value.why
     _, shown = await why(answering(b""))

@@ -188,7 +188,7 @@ async def test_a_limit_that_is_new_while_redis_is_away_holds(limiter, way, event
     """A gateway that never reached Redis allows what the limit is, as far as it knows of no other gateway."""
     await way.close()
     one = limiter()
-    one.budget(1_000, account="other:input")
+    one.budget(1_000, account="kthena:ratelimit:other:input")
     await eventually(lambda: one.source.trouble)
     budget = one.budget(1_000, MONTH_S)
     assert await one.request(budget, 600)
@@ -220,6 +220,6 @@ async def test_a_gateway_that_never_reached_redis_leaves_the_others_their_part(l
     one.source.expect(4)
     assert not await one.request(budget, 200)
     assert await one.request(budget, 150)
-    other = one.budget(1_000, MONTH_S, account="other:input")
+    other = one.budget(1_000, MONTH_S, account="kthena:ratelimit:other:input")
     assert not await one.request(other, 300)
     assert await one.request(other, 240)

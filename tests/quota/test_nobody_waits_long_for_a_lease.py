@@ -44,7 +44,7 @@ class Requests:
         self.account = Account(limit)
         self.source = LeaseSource("test", self.account, loop, random.Random(1), WAIT_S)
         self.source.start()
-        self.budget = self.source.budget("m:input", limit, 3600)
+        self.budget = self.source.budget("kthena:ratelimit:m:input", limit, 3600)
         self.waits: list[float] = []
         self._loop = loop
 

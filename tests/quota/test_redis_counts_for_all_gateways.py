@@ -103,7 +103,7 @@ async def test_a_key_that_is_something_else_hurts_no_other(limiter, client):
     """One account that Redis cannot count leaves the others as they are."""
     await client.set("kthena:ratelimit:odd:input", "text")
     one = limiter()
-    odd, good = one.budget(1_000, account="odd:input"), one.budget(1_000, unit_s=2_592_000)
+    odd, good = one.budget(1_000, account="kthena:ratelimit:odd:input"), one.budget(1_000, unit_s=2_592_000)
     results = await asyncio.gather(one.request(odd, 600), one.request(good, 600))
     assert results == [True, True]
     assert odd.is_parted
@@ -126,7 +126,7 @@ async def test_an_answer_that_nobody_waits_for_is_not_taken_for_another(way, eve
 
     def claim(limit: int) -> list[tuple[str, Claim]]:
         budget = LeasedBudget("", "me", limit, 2_592_000, 0.0, lambda _: None)
-        return [(f"{limit}:input", budget.claim(0.0))]
+        return [(f"kthena:ratelimit:{limit}:input", budget.claim(0.0))]
 
     await transport.exchange(claim(100), None)
     way.delay_s = 0.1

@@ -150,7 +150,7 @@ async def test_gateways_count_together_over_tls(port, identity, eventually):
         transport = RedisTransport(Address("127.0.0.1", port), access)
         sources.append(LeaseSource("redis", transport, loop, random.Random(seed), 30.0))
         sources[-1].start()
-    one, other = (source.budget("m:input", 1_000, 30 * 86_400) for source in sources)
+    one, other = (source.budget("kthena:ratelimit:m:input", 1_000, 30 * 86_400) for source in sources)
     asked = asyncio.Event()
     assert sources[0].ask(one, 600, asked.set) is not None
     await asked.wait()

@@ -56,7 +56,7 @@ def test_an_account_that_never_was_is_not_asked_for_ever(in_virtual_time):
 
     async def story(loop, account, source):
         account.is_away = True
-        source.budget("m:input", 1_000, 3600)
+        source.budget("kthena:ratelimit:m:input", 1_000, 3600)
         await asyncio.sleep(10)
         assert source.trouble
         source.keep([])
@@ -71,7 +71,7 @@ def test_what_was_used_is_told_if_that_can_be_done_soon(in_virtual_time):
 
     async def story(loop, account, source):
         account.is_away = True
-        budget = source.budget("m:input", 1_000, 3600)
+        budget = source.budget("kthena:ratelimit:m:input", 1_000, 3600)
         await asyncio.sleep(1)
         assert budget.take(400, loop.time())
         source.keep([])
@@ -91,7 +91,7 @@ def test_a_request_that_ends_after_all_was_given_up_harms_nothing(in_virtual_tim
 
     async def story(loop, account, source):
         account.is_away = True
-        budget = source.budget("m:input", 1_000, 3600)
+        budget = source.budget("kthena:ratelimit:m:input", 1_000, 3600)
         await asyncio.sleep(1)
         assert budget.take(400, loop.time())
         source.keep([])
@@ -113,7 +113,7 @@ def test_an_account_that_refuses_to_count_keeps_nothing(in_virtual_time):
 
     async def story(loop, account, source):
         account.refuses = True
-        budget = source.budget("m:input", 1_000, 3600)
+        budget = source.budget("kthena:ratelimit:m:input", 1_000, 3600)
         budget.charge(10, loop.time())
         await asyncio.sleep(5)
         assert budget.is_parted
@@ -129,7 +129,7 @@ def test_who_cannot_be_counted_is_not_counted_all_the_time(in_virtual_time):
 
     async def story(loop, account, source):
         account.counts = False
-        source.budget("m:input", 1_000, 3600)
+        source.budget("kthena:ratelimit:m:input", 1_000, 3600)
         await asyncio.sleep(10 * PRESENT_S)
         return account.asked, source.trouble
 

@@ -18,6 +18,7 @@ import msgspec
 
 from headgate import api, cluster
 from headgate.kubeschema import timestamps
+from headgate.quota import redis_script
 from headgate.quota.gateways import FIELD_MANAGER, Gateways, Problems
 from headgate.routing.model_routes import token_limits
 from headgate.routing.snapshot import TokenLimits
@@ -40,7 +41,7 @@ NAMED = 3
 """Reasons named in a condition."""
 
 FindProblem = Callable[[str, str], str | None]
-"""Returns why a Redis does not count, by its address and the name of the model's accounts; "" if it does,
+"""Returns why a Redis does not count, by its address and the key of the bucket there; "" if it does,
 None if unknown."""
 
 
@@ -112,7 +113,7 @@ class LimitConditions:
             if limits is None:
                 continue
             bucket = _bucket(route, limits)
-            why = self._find_problem(limits.redis_address or "", _model(route))
+            why = self._find_problem(limits.redis_address or "", _key(route))
             if why:
                 self._recent[bucket] = why, now
             before, at = self._recent.get(bucket, ("", -HOLD_S))
@@ -219,8 +220,12 @@ def _model(route: api.ModelRoute) -> str:
     return route.spec.model_name or f"{route.metadata.key}"
 
 
+def _key(route: api.ModelRoute) -> str:
+    return redis_script.bucket(route.spec.model_name, f"{route.metadata.key}")
+
+
 def _bucket(route: api.ModelRoute, limits: TokenLimits) -> str:
-    return f"{limits.redis_address} {_model(route)}"
+    return f"{limits.redis_address} {_key(route)}"
 
 
 def condition(route: api.ModelRoute) -> api.Condition | None:

@@ -11,7 +11,7 @@ from headgate.quota import redis_members, redis_script
 _CALL = re.compile(r"redis\.call\('(\w+)'")
 _LINE = re.compile(r"@user_script: ?(\d+)")
 _COMMAND = re.compile(r"run the '([^']+)' command")
-KEYS = f"{redis_script.PREFIX}:*", f"{redis_members.KEY.rpartition(':')[0]}:*"
+KEYS = f"{redis_script.PREFIX}:*", f"{redis_script.OWN_PREFIX}:*"
 COMMANDS = (
     "eval",
     "evalsha",

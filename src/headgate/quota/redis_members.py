@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from headgate.flow.limits import Presence, Standing
 from headgate.flow.limits.shares import FLOOR, GRACE_S, KEEP_S, PRESENT_S, RESERVE, WHOLE
-from headgate.quota.redis_script import OWN_TIME, amount, bounds, count
+from headgate.quota.redis_script import OWN_PREFIX, OWN_TIME, amount, bounds, count
 
-KEY = "headgate:ratelimit:members"
+KEY = f"{OWN_PREFIX}:members"
 EXPIRY_S = 100
 
 NOTE = (

@@ -20,7 +20,9 @@ from headgate.flow.limits import Claim, Grant
 from headgate.flow.limits.lease_account import FORGET_S, GRACE_S, LEASE_S, SPILL_S
 
 PREFIX = "kthena:ratelimit"
-"""Prefix of the accounts' keys: `kthena:ratelimit:{model}:{input|output}`."""
+"""Prefix of models' keys, which Kthena's router has too: `kthena:ratelimit:{model}:{input|output}`."""
+OWN_PREFIX = "headgate:ratelimit"
+"""Prefix of keys without a model: of tenants, and of routes for adapters only."""
 MIN_EXPIRY_S, LONGEST_EXPIRY_S = 600, 90 * 86_400
 MAX_NUMBER = 1 << 53
 """Largest number accepted from a server: up to it, floats are exact."""
@@ -162,6 +164,12 @@ return {epoch, string.format('%.0f', me.used), string.format('%.0f', me.granted)
         string.format('%.17g', tokens), present, string.format('%.6f', now)}
 """
 )
+
+
+def bucket(model: str | None, name: str) -> str:
+    """The key of the accounts of a route, or of a tenant's limit, without the direction. A model may be named
+    like any of them, but gets another key."""
+    return f"{PREFIX}:{model}" if model else f"{OWN_PREFIX}:{name}"
 
 
 def digest(script: str) -> str:

@@ -178,8 +178,7 @@ class RedisTransport:
         self, claims: Sequence[tuple[str, Claim]], presence: Presence | None
     ) -> tuple[list[Answer], Standing | None]:
         calls = [
-            _Call(redis_script.CLAIM, f"{redis_script.PREFIX}:{account}", redis_script.arguments(claim))
-            for account, claim in claims
+            _Call(redis_script.CLAIM, account, redis_script.arguments(claim)) for account, claim in claims
         ]
         if presence is not None:
             noted = redis_members.arguments(self._name, presence)

@@ -12,6 +12,7 @@ from typing import Any
 from headgate import routing
 from headgate.api.marks import Address
 from headgate.flow.limits import Budget, Direction, LeasedBudget, LocalBudget, RouteLimit
+from headgate.quota import redis_script
 from headgate.quota.lease_source import LeaseSource
 from headgate.quota.redis_access import RedisAccess
 from headgate.quota.redis_transport import NoTransport, RedisTransport
@@ -71,8 +72,8 @@ class Sources:
             return self._gateway.budget(account, limit, route.limits.unit_s)
         if address is None:
             return LocalBudget(limit, route.limits.unit_s, now)
-        account = _account(route.model or route.name, direction)
-        return self._source(address).budget(account, limit, route.limits.unit_s)
+        bucket = redis_script.bucket(route.model, route.name)
+        return self._source(address).budget(f"{bucket}:{direction}", limit, route.limits.unit_s)
 
     def _is_one_too_many(self, address: str) -> bool:
         """Whether an address exceeds the limit. Hosts named by the operator have their own limit."""
@@ -120,14 +121,14 @@ class Sources:
         for source in self._by_address.values():
             source.expect(self._expected)
 
-    def trouble(self, address: str, model: str) -> str | None:
-        """Why the Redis of this address does not count for a model; "" if it does, None if unknown."""
+    def trouble(self, address: str, bucket: str) -> str | None:
+        """Why the Redis of this address does not count for a bucket; "" if it does, None if unknown."""
         source = self._by_address.get(address)
         if source is None and self._is_beyond:
             return BEYOND
         if source is None or not (source.trouble or source.exchanges.count):
             return None
-        accounts = {_account(model, direction) for direction in DIRECTIONS}
+        accounts = {f"{bucket}:{direction}" for direction in DIRECTIONS}
         return public(source.trouble or source.refusal(accounts))
 
     def all(self) -> list[LeaseSource]:
@@ -190,11 +191,6 @@ class Sources:
 
     def statistics(self) -> list[dict[str, Any]]:
         return [source.statistics() for source in self.all()]
-
-
-def _account(model: str, direction: str) -> str:
-    """Kthena's name of the account."""
-    return f"{model}:{direction}"
 
 
 def _transport(address: str, settings: Settings) -> Transport:

@@ -9,7 +9,7 @@ from headgate.auth import keys
 
 LONG_S = 10.0
 """For answers from Redis: how soon they come is not what is tested here."""
-ACCOUNT = "kthena:ratelimit:tenant/team-a/{}:{}"
+ACCOUNT = "headgate:ratelimit:tenant/team-a/{}:{}"
 
 
 @pytest.fixture
