@@ -28,8 +28,8 @@ MAX_IDLE: Final = 4096
 OnData = Callable[[bytes, float], None]
 """Gets a part of the body of a successful response, and when it came, by `time.perf_counter`."""
 
-NAMED: Final = (b"x-headgate-decision", b"x-inference-pod", b"retry-after")
-"""Response headers that are kept: those that name the endpoint, and when to try again."""
+NAMED: Final = (b"x-headgate-decision", b"x-headgate-model", b"x-inference-pod", b"retry-after")
+"""Response headers that are kept: those that name the endpoint or another model, and when to try again."""
 
 
 class HttpError(Exception):

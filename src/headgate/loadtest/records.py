@@ -137,6 +137,8 @@ class Tally(msgspec.Struct):
     errors: dict[str, int] = {}
     examples: dict[str, str] = {}
     """A message for each kind of error."""
+    other_models: dict[str, int] = {}
+    """Requests without error that a model took over from the one that was asked, by its name."""
     good: int = 0
     prompt_tokens: int = 0
     """By the server's count, or by the plan where it has none; of requests without error."""
@@ -197,6 +199,12 @@ class Tally(msgspec.Struct):
             self._of_endpoint(record)
         self._keep(record)
 
+    def took_over(self, model: str, count: int = 1) -> None:
+        """Note that another model responded."""
+        if model not in self.other_models and len(self.other_models) >= MAX_KINDS:
+            model = OTHERS
+        self.other_models[model] = self.other_models.get(model, 0) + count
+
     def drop(self, number: int, due_s: float) -> None:
         """Count a request that was not sent; comparisons see it as a failure."""
         self.dropped += 1
@@ -215,6 +223,8 @@ class Tally(msgspec.Struct):
         for kind, count in other.errors.items():
             self.errors[kind] = self.errors.get(kind, 0) + count
         self.examples = other.examples | self.examples
+        for model, count in other.other_models.items():
+            self.took_over(model, count)
         for name in ("ttft", "tpot", "latency", "late"):
             getattr(self, name).add(getattr(other, name))
         for endpoint, tally in other.endpoints.items():

@@ -18,6 +18,7 @@ __all__ = ["Measured", "Results", "Times", "load", "results", "save"]
 VERSION: Final = 1
 MAX_FILE_BYTES: Final = 256 * 2**20
 SHARES: Final = (0.5, 0.9, 0.95, 0.99)
+_SHOWN_MODELS: Final = 5
 _LATE: Final = 0.05
 """Share of requests that may be sent late before it is told."""
 
@@ -109,6 +110,8 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     errors: dict[str, int]
     examples: dict[str, str]
+    other_models: dict[str, int]
+    """Successful requests that fallbacks sent to another model, by its name."""
     dropped: int
     """Not sent, because too many requests were in flight."""
     unfinished: int
@@ -159,6 +162,7 @@ def results(measured: Measured) -> Results:
         failed=tally.failed,
         errors=dict(sorted(tally.errors.items(), key=lambda each: -each[1])),
         examples=tally.examples,
+        other_models=dict(sorted(tally.other_models.items(), key=lambda each: -each[1])),
         dropped=tally.dropped,
         unfinished=measured.planned - counted,
         requests_per_s=succeeded / seconds,
@@ -288,6 +292,12 @@ def _warnings(measured: Measured) -> list[str]:
         told.append(
             f"requests were sent late (p99 {tally.late.percentile(0.99):.2f} s, at most "
             f"{tally.late.most_s:.2f} s): their times count from when they were due"
+        )
+    if tally.other_models:
+        others = sorted(tally.other_models.items(), key=lambda each: -each[1])[:_SHOWN_MODELS]
+        told.append(
+            f"{sum(tally.other_models.values())} of {tally.requests - tally.failed} responses are of another "
+            f"model ({', '.join(f'{name}: {count}' for name, count in others)}): fallbacks sent them there"
         )
     planned, counted = tally.asked_tokens[1], tally.output_tokens
     if planned and abs(counted / planned - 1) > _LATE:

@@ -16,6 +16,7 @@ from headgate.loadtest.records import INTERRUPTED, OK, Record, Slo, Tally
 from headgate.loadtest.streams import Answer, shown
 
 MAX_ENDPOINT_CHARACTERS = 128
+MAX_MODEL_CHARACTERS = 128
 
 
 class Ask(NamedTuple):
@@ -100,6 +101,8 @@ class Sender:
         record = _judged(record, self._tally.slo)
         asked = (turn.request.prompt_tokens, turn.request.output_tokens)
         self._tally.take(record, answer.gaps_s, asked)
+        if other := response.headers.get(b"x-headgate-model"):
+            self._tally.took_over(other[:MAX_MODEL_CHARACTERS].decode("latin-1"))
         return answer.text
 
     def _record(self, turn: Turn, times: _Times, answer: Answer, endpoint: str) -> Record:
