@@ -10,6 +10,7 @@ ONE_EACH = ("--queue-detector", "concurrency-detector", "--queue-max-in-flight",
 QUEUE = "headgate_gateway_flow_control_queue_size"
 PEERS = "headgate_gateway_peers"
 OWN = "headgate_gateway_endpoint_requests"
+REPORTS = "headgate_gateway_peer_reports_total"
 
 
 @pytest.fixture
@@ -57,6 +58,8 @@ async def test_a_killed_gateway_takes_its_requests_along(
     streams = [ask(second), ask(second)]
     await asyncio.gather(*streams)
     assert second.metric(OWN) == 2
+    heard = first.metric(REPORTS, result="received")
+    await eventually(lambda: first.metric(REPORTS, result="received") >= heard + 2)  # it knows of them now
     waiting = ask(first)
     await eventually(lambda: first.metric(QUEUE) == 1)
     assert first.metric(OWN) == 0
