@@ -77,10 +77,12 @@ async def test_a_status(outside, tells_nothing, theirs, status, code, told):
 
 
 @pytest.mark.parametrize("theirs", [429, 503])
-async def test_a_wait(outside, tells_nothing, theirs):
-    gateway = await outside.gateway(await outside.provider(errs(theirs, **{"retry-after": "17"})))
+@pytest.mark.parametrize(("wait", "told"), [("17", "17"), ("9" * 20, "1000000000"), ("soon", None)])
+async def test_a_wait(outside, tells_nothing, theirs, wait, told):
+    gateway = await outside.gateway(await outside.provider(errs(theirs, **{"retry-after": wait})))
     response = await tells_nothing(gateway)
-    assert (response.status, response.header("retry-after")) == (theirs, "17")
+    is_kept = told is not None or theirs == 429
+    assert (response.status, response.header("retry-after")) == (theirs if is_kept else 502, told)
 
 
 async def test_the_next_provider(outside, tells_nothing):
