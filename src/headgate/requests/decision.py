@@ -18,7 +18,14 @@ from headgate.fleet import LearnedSizes, scripts
 from headgate.fleet.prefix import hashing
 from headgate.requests import paths
 from headgate.requests.bodies import forms, large, prompt
-from headgate.requests.bodies.fields import ask_for_usage, inspect, invalid_json, replace_model
+from headgate.requests.bodies.fields import (
+    ask_for_usage,
+    has_one_model,
+    inspect,
+    invalid_json,
+    names_one_model,
+    replace_model,
+)
 from headgate.requests.bodies.members import Fields, Prompt
 from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.bodies.scan import ScanError
@@ -248,7 +255,8 @@ def decide_next(
     decision.model = next.model or before.model
     decision.stream = before.stream
     if next.provider:
-        _go_outside(decision, known, request, next, is_json=form is None)
+        is_clear = names_one_model(content) if body is None else has_one_model(body.members)
+        _go_outside(decision, known, request, next, is_json=form is None, is_clear=is_clear)
     else:
         decision.refusal = forbidden(decision, request)
     if decision.refusal is None and not next.provider:
@@ -271,14 +279,24 @@ def decide_next(
 
 
 def _go_outside(
-    decision: Decision, known: Surroundings, request: ClientRequest, next: routing.Next, *, is_json: bool
+    decision: Decision,
+    known: Surroundings,
+    request: ClientRequest,
+    next: routing.Next,
+    *,
+    is_json: bool,
+    is_clear: bool,
 ) -> None:
-    """The destination is an external provider."""
+    """The destination is an external provider. It must not find another model in the body than those that it
+    may be asked for."""
     found = known.providers.find(next, request.path)
     if not is_json:
         decision.refusal = Refusal.unavailable("providers get JSON only", code="provider_not_usable")
     elif isinstance(found, Refusal):
         decision.refusal = found
+    elif not is_clear:
+        told = "the body has several members `model`, of which providers could take another"
+        decision.refusal = Refusal.unavailable(told, code="provider_not_usable")
     else:
         decision.model = found.model
         decision.match, decision.target, decision.pool = found.destination

@@ -155,6 +155,35 @@ async def test_its_models(outside, named, served):
     assert [call.json["model"] for call in cloud.calls] == [served] * bool(served)
 
 
+@pytest.mark.parametrize("size", [1, 400_000])
+@pytest.mark.parametrize(
+    "members",
+    [
+        '"model":"huge","messages":[],"model":"big"',
+        '"model":"big","messages":[],"Model":"huge"',
+        '"MODEL":"huge","messages":[],"model":"big"',
+        '"mod\\u0065l":"huge","messages":[],"model":"big"',
+    ],
+)
+async def test_bodies_that_name_several_models(outside, members, size):
+    """A provider whose parser takes the first of them, or ignores case, would serve one that it may not be
+    asked for, at the operator's cost."""
+    cloud = await outside.provider(answers)
+    gateway = await outside.gateway(cloud)
+    response = await gateway.ask(f'{{{members},"user":"{"x" * size}"}}'.encode())
+    assert (response.status, response.json["error"]["code"]) == (503, "no_ready_endpoint")
+    assert not cloud.calls
+
+
+async def test_models_further_inside(outside):
+    """Members of others are no models, and escapes are read."""
+    cloud = await outside.provider(answers)
+    gateway = await outside.gateway(cloud)
+    body = b'{"metadata":{"model":"a","Model":"b"},"mod\\u0065l":"big","models":1,"user":"\\"model\\":"}'
+    assert (await gateway.ask(body)).status == 200
+    assert cloud.calls[0].json["model"] == "mini"
+
+
 async def test_errors_of_the_fleet(outside, start_endpoint):
     """The pool's own endpoints come first."""
     cloud = await outside.provider(answers)
