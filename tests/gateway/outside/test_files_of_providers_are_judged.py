@@ -35,19 +35,31 @@ def _read(tmp_path, document):
         ({"url": "https://host/v1?key=sk-secret"}, "url: it must have no user, query or fragment"),
         ({"url": "https://host/a/../b"}, "url: its path must have plain segments"),
         ({"url": "https://host/a b"}, "url: its path must have plain segments"),
-        ({"shape": "gemini"}, "$.shape"),
-        ({"models": []}, "$.models"),
+        ({"url": "https://host/v1/chat/completions"}, "url: /chat/completions follows by itself"),
+        ({"url": "https://host/v1/messages/"}, "url: /messages follows by itself"),
+        ({"url": ["sk-secret"]}, "url: an https:// URL is needed"),
+        ({"shape": "gemini"}, "shape: 'gemini': openai or anthropic is needed"),
+        ({"shape": None}, "shape: None: openai or anthropic is needed"),
+        ({"models": []}, "models: a list of names is needed"),
+        ({"models": [1]}, "models: a list of names is needed"),
         ({"models": ["a,b"]}, "models: 'a,b' cannot be named in an annotation"),
-        ({"key": "sk-secret"}, "$.key"),
+        ({"key": "sk-secret"}, "key: a mapping with one of file, environment and secret is needed"),
+        ({"key": {"sk-secret": 1}}, "key: unknown field: it has file, environment, secret"),
+        ({"key": {"file": ["sk-secret"]}}, "key.file: the path of a file with the key is needed"),
+        ({"key": {"environment": "HEADGATE_KEY"}}, "variables that begin with HEADGATE_ are settings"),
         ({"key": {}}, "key: one of file, environment and secret is needed"),
         ({"key": {"file": "a", "environment": "B"}}, "key: one of file, environment and secret is needed"),
         ({"key": {"environment": "sk-secret"}}, "the name of a variable is needed, not the key"),
         ({"key": {"secret": "default/name"}}, "key.secret: NAMESPACE/NAME/ENTRY is needed"),
         ({"ca_file": "/nowhere"}, "ca_file: /nowhere has no certificates in PEM form"),
-        ({"timeout_s": 0}, "$.timeout_s"),
-        ({"limits": {"unit": "year", "input_tokens": 1}}, "limits.unit: 'year' is none of second"),
+        ({"timeout_s": 0}, "timeout_s: 0: a number of seconds from 0.1 to 3600 is needed"),
+        ({"limits": {"unit": "year", "input_tokens": 1}}, "limits.unit: 'year': one of second"),
+        ({"limits": {"input_tokens": 1}}, "limits.unit: it is missing: one of second"),
+        ({"limits": {"unit": "day", "input_tokens": 0}}, "limits.input_tokens: 0: a whole number"),
         ({"limits": {"unit": "day"}}, "limits: input_tokens or output_tokens is needed"),
-        ({"verify": False}, "unknown field `verify`"),
+        ({"limits": 5}, "limits: a mapping with unit"),
+        ({"verify": False}, "unknown field `verify`: the fields are url, shape"),
+        ({"timeout": 5}, "unknown field `timeout`; did you mean `timeout_s`?"),
     ],
 )
 def test_what_is_wrong(tmp_path, changed, wrong):
@@ -56,6 +68,41 @@ def test_what_is_wrong(tmp_path, changed, wrong):
     assert wrong in str(raised.value)
     assert ": cloud: " in str(raised.value)
     assert "sk-secret" not in str(raised.value)
+
+
+def test_all_at_once(tmp_path):
+    """All problems of all providers."""
+    guess = "unknown field `model`; did you mean `models`?"
+    missing = {"url": "http://host", "key": {}, "model": ["mini"]}
+    wrong = GOOD | {"limits": {"unit": "year", "input_tokens": -1}, "ca_file": "/nowhere"}
+    with pytest.raises(ProviderFileError) as raised:
+        _read(tmp_path, {"Cloud": GOOD, "a": missing, "b": wrong})
+    path = tmp_path / "providers.yaml"
+    told = [each.removeprefix(f"{path}: ").split(": ")[:2] for each in raised.value.problems]
+    assert sorted(told) == [
+        ["'Cloud'", "names have lower-case letters, digits and '-'"],
+        *(["a", told] for told in ("key", "models", "shape", guess, "url")),
+        *(["b", field] for field in ("ca_file", "limits.input_tokens", "limits.unit")),
+    ]
+    assert provider_file.problems(str(path)) == raised.value.problems
+
+
+def test_names_that_are_there_twice(tmp_path):
+    """Of which one would be ignored."""
+    good = json.dumps(GOOD)
+    with pytest.raises(ProviderFileError) as raised:
+        _read(tmp_path, f"cloud: {good}\nspare: {{url: a, url: b}}\ncloud: {good}\n")
+    assert [each.partition(": ")[2] for each in raised.value.problems][:2] == [
+        "line 3: 'cloud' is there twice",
+        "line 2: 'url' is there twice",
+    ]
+
+
+def test_a_key_in_place_of_a_variable(tmp_path):
+    """Some look like one, and are not repeated."""
+    _read(tmp_path, {"cloud": GOOD | {"key": {"environment": "gsk_a1B2secret"}}})
+    providers = Providers(Settings(file=str(tmp_path / "providers.yaml")))
+    assert providers.troubles == {"cloud": "its key is missing: the environment has no variable of this name"}
 
 
 @pytest.mark.parametrize(

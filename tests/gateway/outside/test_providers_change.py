@@ -57,6 +57,34 @@ async def test_a_bad_edit(outside, cloud, text, caplog):
     assert "what it said before stays in effect" in caplog.text
     assert (await gateway.ask(CHAT)).status == 200
     assert gateway.shell.statistics()["providers"]["troubles"][""]
+    outside.write(cloud={"url": f"https://127.0.0.1:{cloud.port}"})
+    caplog.set_level(logging.INFO)
+    gateway.shell.services.providers.look()
+    assert "is in effect again" in caplog.text
+    assert gateway.shell.statistics()["providers"]["troubles"] == {}
+
+
+async def test_an_edit_while_it_is_read(outside, cloud, monkeypatch):
+    """What is written between the reading of a file and the next look is read at that look."""
+    from headgate.dataplane.providers import provider_file
+
+    gateway = await outside.gateway(cloud)
+    files = gateway.shell.services.providers
+    files.look()
+    url = f"https://127.0.0.1:{cloud.port}"
+    read = provider_file.read
+
+    def read_too_early(path):
+        found = read(path)
+        outside.write(cloud={"url": url}, late={"url": url})
+        return found
+
+    outside.write(cloud={"url": url}, early={"url": url})
+    monkeypatch.setattr(provider_file, "read", read_too_early)
+    files.look()
+    monkeypatch.undo()
+    files.look()
+    assert [each.name for each in files.usable()] == ["cloud", "late"]
 
 
 @pytest.mark.parametrize(

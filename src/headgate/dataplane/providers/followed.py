@@ -35,8 +35,8 @@ class Providers:
         self._usable: dict[str, tuple[routing.Provider, bytes]] = {}
         self._secrets: dict[api.ObjectKey, api.Secret] = {}
         self._seen: tuple[tuple[int, ...], ...] | None = None
-        self._unread = ""
-        """A file that kept the file of providers from being read."""
+        self._unread: tuple[str, ...] = ()
+        """Files that kept the file of providers from being read."""
         self._followed: cluster.NamedObjects[api.Secret] | None = None
         self.look()
 
@@ -63,20 +63,25 @@ class Providers:
 
     def look(self) -> None:
         """Read the files that have changed."""
-        seen = tuple(map(_signature, self._files()))
+        files = self._files()
+        seen = tuple(map(_signature, files))
         if seen == self._seen:
             return
         file = self._settings.file
         try:
             self._read = provider_file.read(Path(file)) if file is not None else []
-            self._unread = ""
-            self.troubles.pop("", None)
+            self._unread = ()
+            if self.troubles.pop("", None) is not None:
+                log.info("providers.file: %s is in effect again", file)
         except ProviderFileError as error:
             if self.troubles.get("") != str(error):
-                log.error("providers.file: %s; what it said before stays in effect", error)
+                for problem in error.problems:
+                    log.error("providers.file: %s", problem)
+                log.error("providers.file: what it said before stays in effect")
             self.troubles[""] = str(error)
-            self._unread = error.file
-        self._seen = tuple(map(_signature, self._files()))
+            self._unread = error.files
+        # Of other files than before, nobody knows whether they have changed since they were read.
+        self._seen = seen if self._files() == files else None
         if self._followed is not None:
             self._followed.follow(self._named_secrets())
         self._build()
@@ -85,7 +90,7 @@ class Providers:
         file = self._settings.file
         if file is None:
             return []
-        return [file, self._unread or file, *(each for read in self._read for each in read.files)]
+        return [file, *self._unread, *(each for read in self._read for each in read.files)]
 
     async def run(self, source: cluster.Source | None) -> None:
         """Follow files and Secrets until cancelled."""
