@@ -120,6 +120,22 @@ async def test_a_key_that_cannot_be_used(outside, cloud, spoil, why, caplog):
     assert usable() == 1
 
 
+async def test_a_limit_outlasts_a_missing_key(outside, cloud):
+    """What was used is not forgotten while a key is replaced."""
+    limits = {"unit": "month", "output_tokens": 50}
+    gateway = await outside.gateway(cloud, limits=limits)
+    (limit,) = gateway.shell.plane.routes.limits.by_route.values()
+    used = limit.reserve(0, 50, gateway.shell.now())
+    key = outside.directory / "key"
+    for text in ("", "sk-next"):
+        key.write_text(text)
+        gateway.shell.services.providers.look()
+        response = await gateway.ask(CHAT)
+        assert response.status == (429 if text else 503)
+    assert not cloud.calls
+    used.give_back(gateway.shell.now())
+
+
 async def test_a_key_in_the_environment(outside, cloud, monkeypatch):
     monkeypatch.setitem(os.environ, "CLOUD_KEY", "sk-environment")
     gateway = await outside.gateway(cloud, key={"environment": "CLOUD_KEY"})

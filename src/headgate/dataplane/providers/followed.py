@@ -47,6 +47,10 @@ class Providers:
             self._seen = None
             self.look()
 
+    def listed(self) -> list[routing.Provider]:
+        """Those in the file, with and without a key."""
+        return [read.provider for read in self._read]
+
     def usable(self) -> list[routing.Provider]:
         """Those that have a key."""
         return [provider for provider, _ in self._usable.values()]
