@@ -45,7 +45,7 @@ class Outgoing:
     def prepare_outside(self, services: Services, request: Request, pool: Pool, body: bytes | Pieces) -> None:
         """Build the payload for an external provider, which gets nothing of the client's head."""
         self._body = None
-        head = services.providers.head(pool.key.name, request.path, request.headers, len(body))
+        head = services.providers.head(pool.key.name, request, len(body))
         self.payload, self.long_body = head, body
 
     def name_parent(

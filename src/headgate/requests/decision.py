@@ -289,7 +289,7 @@ def _go_outside(
 ) -> None:
     """The destination is an external provider. It must not find another model in the body than those that it
     may be asked for."""
-    found = known.providers.find(next, request.path)
+    found = known.providers.find(next, request)
     if not is_json:
         decision.refusal = Refusal.unavailable("providers get JSON only", code="provider_not_usable")
     elif isinstance(found, Refusal):

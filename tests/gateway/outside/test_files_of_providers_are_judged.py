@@ -14,8 +14,13 @@ from headgate.api.stored_object import StoredObject
 from headgate.dataplane.providers import Providers, heads, provider_file
 from headgate.dataplane.providers.provider_file import ProviderFileError
 from headgate.dataplane.settings.providers import Providers as Settings
+from headgate.gateway.explaining import GatewayForms
 
 GOOD = {"url": "https://host", "shape": "openai", "models": ["mini"], "key": {"environment": "KEY"}}
+
+
+def _asked(path):
+    return GatewayForms().request(path, [], b"", 0.0)
 
 
 def _read(tmp_path, document):
@@ -158,14 +163,14 @@ def test_any_text_is_read_or_rejected(tmp_path_factory, text):
 )
 def test_urls_are_those_of_sdks(tmp_path, shape, url, path, sent):
     (read,) = _read(tmp_path, {"cloud": GOOD | {"shape": shape, "url": url}})
-    head = heads.request(read.provider, b"key", path, [], 0)
+    head = heads.request(read.provider, b"key", _asked(path), 0)
     assert head.startswith(f"POST {sent} HTTP/1.1\r\nhost: host\r\n".encode())
 
 
 @pytest.mark.parametrize(("host", "shown"), [("host:8443", "host:8443"), ("[::1]", "[::1]")])
 def test_hosts(tmp_path, host, shown):
     (read,) = _read(tmp_path, {"cloud": GOOD | {"url": f"https://{host}"}})
-    head = heads.request(read.provider, b"key", "/v1/completions", [], 0)
+    head = heads.request(read.provider, b"key", _asked("/v1/completions"), 0)
     assert f"\r\nhost: {shown}\r\n".encode() in head
 
 
@@ -190,7 +195,7 @@ async def test_a_key_in_a_secret(tmp_path, eventually):
 
 
 def _head(providers):
-    return providers.head("cloud", "/v1/completions", [], 0) if providers.usable() else b""
+    return providers.head("cloud", _asked("/v1/completions"), 0) if providers.usable() else b""
 
 
 def _stored(name, **data):

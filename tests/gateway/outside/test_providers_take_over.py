@@ -70,6 +70,7 @@ async def test_only_what_is_listed_leaves(outside, provider_key):
         "user-agent": "headgate",
         "accept": "application/json, text/event-stream",
         "accept-encoding": "identity",
+        "x-headgate-hops": "1",
         "authorization": f"Bearer {provider_key}",
         "content-type": "application/json",
         "content-length": length,
@@ -105,6 +106,31 @@ async def test_anthropics_api(outside, provider_key):
     assert (second["anthropic-version"], second["anthropic-beta"]) == ("2024-01-01", "new")
     await gateway.idle()
     assert _tokens(gateway, "output") == 4
+
+
+async def test_features_in_several_lines(outside):
+    """They are one list."""
+    cloud = await outside.provider(answers)
+    gateway = await outside.gateway(cloud, shape="anthropic")
+    body = json.dumps(CHAT).encode()
+    head = b"POST /v1/messages HTTP/1.1\r\nhost: a\r\nanthropic-beta: one\r\nAnthropic-Beta: two\r\n"
+    client = await gateway.connect()
+    client.send(head + b"content-length: %d\r\n\r\n%b" % (len(body), body))
+    assert (await client.response()).status == 200
+    assert cloud.calls[0].header("anthropic-beta") == "one, two"
+
+
+@pytest.mark.parametrize(
+    ("hops", "sent"), [(None, "1"), ("1", "2"), ("2", "3"), ("3", None), ("99", None), ("-1", None)]
+)
+async def test_circles_of_gateways_end(outside, hops, sent):
+    """A provider may be a gateway whose provider is this gateway: without an end, one request would become
+    hundreds each second."""
+    cloud = await outside.provider(answers)
+    gateway = await outside.gateway(cloud)
+    response = await gateway.ask(CHAT, **({} if hops is None else {"x_headgate_hops": hops}))
+    assert response.status == (200 if sent else 503)
+    assert [call.header("x-headgate-hops") for call in cloud.calls] == [sent] * bool(sent)
 
 
 @pytest.mark.parametrize(

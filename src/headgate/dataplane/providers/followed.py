@@ -13,7 +13,7 @@ from headgate import api, cluster, routing
 from headgate.dataplane.providers import heads, key_reading, provider_file
 from headgate.dataplane.providers.provider_file import ProviderFileError, Read
 from headgate.dataplane.settings.providers import Providers as Settings
-from headgate.requests.client import Header
+from headgate.requests.client import ClientRequest
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +55,10 @@ class Providers:
         """Those that have a key."""
         return [provider for provider, _ in self._usable.values()]
 
-    def head(self, name: str, path: str, headers: list[Header], length: int) -> bytes:
-        """The head of a request to a provider. Raises KeyError if it has gone."""
+    def head(self, name: str, asked: ClientRequest, length: int) -> bytes:
+        """The head for a request of a client to a provider. Raises KeyError if it has gone."""
         provider, key = self._usable[name]
-        return heads.request(provider, key, path, headers, length)
+        return heads.request(provider, key, asked, length)
 
     def statistics(self) -> dict[str, Any]:
         return {"usable": sorted(self._usable), "troubles": dict(self.troubles)}
