@@ -238,6 +238,29 @@ async def test_streams_pass_through(outside):
     assert _tokens(gateway, "input") == 9
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_hidden_tokens_are_counted(outside, is_stream):
+    """However much a client has the provider repeat after the counts."""
+    usage = {"input_tokens": 7, "output_tokens": 30_000}
+    metadata = {f"key-{number}": "x" * 512 for number in range(16)}
+
+    def serve(call):
+        body = {"object": "response", "output": [], "usage": usage, "metadata": call.json["metadata"]}
+        if is_stream:
+            event = {"type": "response.completed", "response": body}
+            begun = b'data: {"type":"response.created","response":{"usage":null}}\n\n'
+            events = begun + b"data: %b\n\n" % json.dumps(event).encode()
+            call.answer(events, **{"content-type": "text/event-stream"})
+        else:
+            call.answer(json.dumps(body).encode(), **{"content-type": "application/json"})
+
+    gateway = await outside.gateway(await outside.provider(serve))
+    body = {"model": "big", "input": "How deep?", "stream": is_stream, "metadata": metadata}
+    assert (await gateway.ask(body, "/v1/responses")).status == 200
+    await gateway.idle()
+    assert _tokens(gateway, "output") == 30_000
+
+
 async def test_large_bodies(outside):
     """A body that is never copied is renamed as well."""
     cloud = await outside.provider(answers)
