@@ -34,6 +34,9 @@ def _read(tmp_path, document):
     [
         ({"url": "http://host/v1"}, "url: https:// and a host are needed"),
         ({"url": "https://"}, "url: https:// and a host are needed"),
+        ({"url": "https://ho st"}, "url: https:// and a host are needed"),
+        ({"url": "https://h\u00f6st"}, "url: https:// and a host are needed"),
+        ({"url": "https://a..b"}, "url: https:// and a host are needed"),
         ({"url": "https://host:0"}, "url: https:// and a host are needed"),
         ({"url": "https://host:99999"}, "url: Port out of range"),
         ({"url": "https://sk-secret@host"}, "url: it must have no user, query or fragment"),
@@ -167,7 +170,9 @@ def test_urls_are_those_of_sdks(tmp_path, shape, url, path, sent):
     assert head.startswith(f"POST {sent} HTTP/1.1\r\nhost: host\r\n".encode())
 
 
-@pytest.mark.parametrize(("host", "shown"), [("host:8443", "host:8443"), ("[::1]", "[::1]")])
+@pytest.mark.parametrize(
+    ("host", "shown"), [("Host.a-b:8443", "host.a-b:8443"), ("[::1]", "[::1]"), ("127.0.0.1", "127.0.0.1")]
+)
 def test_hosts(tmp_path, host, shown):
     (read,) = _read(tmp_path, {"cloud": GOOD | {"url": f"https://{host}"}})
     head = heads.request(read.provider, b"key", _asked("/v1/completions"), 0)

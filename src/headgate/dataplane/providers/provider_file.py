@@ -29,6 +29,7 @@ MAX_AUTHORITIES_BYTES: Final = 1 << 20
 _OPENAI_PREFIX: Final = "/v1"
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/")
 
+_HOST: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|[0-9a-f:.]*:[0-9a-f:.]*")
 _ENDS: Final = ("/chat/completions", "/completions", "/embeddings", "/responses", "/messages")
 _VARIABLE: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _OWN_PREFIX: Final = "HEADGATE_"
@@ -234,7 +235,7 @@ def _address(text: str | None, shape: str | None, report: Report) -> tuple[str, 
         report("url", str(error))
         return "", 0, ""
     path = url.path.rstrip("/")
-    if url.scheme != "https" or not host or not host.isascii() or port == 0:
+    if url.scheme != "https" or not _HOST.fullmatch(host) or port == 0:
         report("url", "https:// and a host are needed: keys never travel in the clear")
     if url.username is not None or url.password is not None or url.query or url.fragment:
         report("url", "it must have no user, query or fragment: the key is in `key`")
