@@ -200,7 +200,8 @@ async def test_a_key_in_a_secret(tmp_path, eventually):
 
 
 def _head(providers):
-    return providers.head("cloud", _asked("/v1/completions"), 0) if providers.usable() else b""
+    usable = providers.usable()
+    return providers.head(usable[0].pool(), _asked("/v1/completions"), 0) if usable else b""
 
 
 def _stored(name, **data):

@@ -120,6 +120,30 @@ async def test_a_key_that_cannot_be_used(outside, cloud, spoil, why, caplog):
     assert usable() == 1
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_it_moves_while_a_request_is_sent(outside, is_there):
+    """A connection that was kept breaks off, and would be tried anew: the key of the new place must not go to
+    the old one."""
+
+    def behave(call):
+        if len(old.calls) == 1:
+            return answers(call)
+        moved = {"cloud": {"url": f"https://127.0.0.1:{new.port}"}} if is_there else {}
+        outside.write(**moved)
+        (outside.directory / "key").write_text("sk-of-the-new-place")
+        gateway.shell.services.providers.look()
+        return call.close()
+
+    old, new = await outside.provider(behave), await outside.provider(answers)
+    gateway = await outside.gateway(old)
+    assert (await gateway.ask(CHAT)).status == 200
+    response = await gateway.ask(CHAT)
+    assert (response.status, response.json["error"]["code"]) == (503, "endpoint_unreachable")
+    assert "sk-of-the-new-place" not in {call.header("authorization")[7:] for call in old.calls}
+    assert len(old.calls) == 2
+    assert (await gateway.ask(CHAT)).status == (200 if is_there else 503)
+
+
 async def test_a_limit_outlasts_a_missing_key(outside, cloud):
     """What was used is not forgotten while a key is replaced."""
     limits = {"unit": "month", "output_tokens": 50}

@@ -21,6 +21,10 @@ POLL_S: Final = 0.5
 """How often files are looked at."""
 
 
+class GoneError(Exception):
+    """A provider is no longer what a request was decided for."""
+
+
 class Providers:
     """Owned by a process. A bad file is reported, and what it said before stays in effect; a provider without
     a key is not used."""
@@ -55,9 +59,12 @@ class Providers:
         """Those that have a key."""
         return [provider for provider, _ in self._usable.values()]
 
-    def head(self, name: str, asked: ClientRequest, length: int) -> bytes:
-        """The head for a request of a client to a provider. Raises KeyError if it has gone."""
-        provider, key = self._usable[name]
+    def head(self, pool: routing.Pool, asked: ClientRequest, length: int) -> bytes:
+        """The head for a request of a client to the pool of a provider. Raises GoneError if it has gone, or
+        moved: its present key must not go to where it was."""
+        provider, key = self._usable.get(pool.key.name, (None, b""))
+        if provider is None or (now := provider.pool()).endpoints != pool.endpoints or now.tls != pool.tls:
+            raise GoneError(f"the provider {pool.key.name} was removed or changed")
         return heads.request(provider, key, asked, length)
 
     def statistics(self) -> dict[str, Any]:
