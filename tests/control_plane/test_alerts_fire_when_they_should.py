@@ -154,6 +154,14 @@ CASES = {
         "i cannot read its files of keys or tenants; what they said before is in effect",
         instance="i",
     ),
+    "HeadgateProviderUnusable": gauge(
+        "headgate_gateway_provider_usable",
+        "0",
+        "1",
+        "the external provider cloud of i takes nothing over: /debug/config on the admin port says why",
+        instance="i",
+        provider="cloud",
+    ),
     "HeadgateOpen": gauge(
         "headgate_gateway_open",
         "1",

@@ -43,6 +43,7 @@ AFTER_AN_EVENT = {
     "headgate_gateway_limit_source_away",
     "headgate_gateway_objects_invalid_files",
     "headgate_gateway_pool_first_token_objectives_total",
+    "headgate_gateway_provider_usable",
     "headgate_gateway_rejected_total",
     "headgate_gateway_retries_total",
     "headgate_gateway_tenant_requests_total",
@@ -51,9 +52,9 @@ AFTER_AN_EVENT = {
     "headgate_gateway_tls_certificate_valid",
     "headgate_gateway_url_servers",
 }
-"""Metrics without a series as long as nothing fails, waits, is scaled or needs Redis, and without TLS and
-objects from files. Their labels are
-checked by tests/docs/test_the_pages_on_telemetry_are_true.py."""
+"""Metrics without a series as long as nothing fails, waits, is scaled or needs Redis, and without TLS,
+external providers and objects from files. Their labels are checked by
+tests/docs/test_the_pages_on_telemetry_are_true.py."""
 
 
 def expressions() -> Iterator[str]:

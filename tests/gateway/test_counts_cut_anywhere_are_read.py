@@ -27,6 +27,43 @@ def test_counts_of_a_message_that_break_off(size):
     assert (tail.usage() is not None) == (MESSAGE[:size].count(b"}") >= 1)
 
 
+TOOLS = b'"tools":[{"parameters":{"properties":{"usage":{"output_tokens":1,"input_tokens":1}}}}]'
+COUNTS = b'"usage": {"input_tokens":7,"input_tokens_details":{"cached_tokens":3},"output_tokens":30000}'
+METADATA = b'"metadata":{"usage":"{}",%b}' % b",".join(b'"k%02d":"%b"' % (n, b"v" * 512) for n in range(16))
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 61, 300, 1400, 4095, 4097, 100_000])
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_counts_before_what_clients_choose(size, is_stream):
+    """Of the responses API: hidden reasoning would cost nothing if a client could make them disappear."""
+    response = b'{"output":[],%b,%b,"user":null,%b}' % (TOOLS, COUNTS, METADATA)
+    if is_stream:
+        begun = b'data: {"response":{%b,"usage":null,"metadata":{}}}\n\n' % TOOLS
+        deltas = b'data: {"delta":"text"}\n\n' * 100
+        response = begun + deltas + b'data: {"response":%b}\n\n' % response
+    tail = tail_of("/v1/responses")
+    for at in range(0, len(response), size):
+        tail.add(response[at : at + size])
+    assert tail.usage() == (7, 30000, 3)
+
+
+@pytest.mark.parametrize("size", range(1, 250, 7))
+def test_counts_that_clients_make_up(size):
+    """A stream that breaks off has repeated their tools, but has no counts yet."""
+    tail = tail_of("/v1/responses")
+    begun = b'data: {"response":{%b,"usage":null,"metadata":{}}}\n\ndata: {"delta":"text"}\n\n' % TOOLS
+    for at in range(0, len(begun), size):
+        tail.add(begun[at : at + size])
+    assert tail.usage() is None
+
+
+@pytest.mark.parametrize("size", range(len(COUNTS)))
+def test_counts_of_the_responses_api_that_break_off(size):
+    tail = tail_of("/v1/responses")
+    tail.add(b"{" + COUNTS[:size])
+    assert tail.usage() is None
+
+
 def chunk(data):
     return b"%x\r\n%b\r\n" % (len(data), data)
 

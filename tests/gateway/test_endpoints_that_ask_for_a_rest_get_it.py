@@ -81,6 +81,15 @@ async def test_a_rest_does_not_grow(start_gateway, start_endpoint):
         gateway.move(1.1)
 
 
+async def test_a_rest_of_ages_is_told(start_gateway, start_endpoint, caplog):
+    """However many digits it has. The log does not tell that the only endpoint of a pool gets its rest."""
+    gateway = await start_gateway(await start_endpoint(behave=resting(429, "9" * 20)))
+    with caplog.at_level(logging.INFO):
+        response = await gateway.ask()
+    assert (response.status, response.header("retry-after")) == (429, "1000000000")
+    assert "requests a pause of 1e+09 s (Retry-After), but the pool has no other endpoint" in caplog.text
+
+
 async def test_a_rest_of_no_time_excuses_nothing(start_gateway, start_endpoint):
     """An endpoint that always sends 503 and 0 has failed like one that sends 503."""
     failing = await start_endpoint(behave=resting(503, 0))

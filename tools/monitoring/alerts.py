@@ -135,6 +135,14 @@ GROUPS: Final = {
             "effect",
         ),
         Alert(
+            "HeadgateProviderUnusable",
+            "headgate_gateway_provider_usable == 0",
+            "1m",
+            "warning",
+            "the external provider {{ $labels.provider }} of {{ $labels.instance }} takes nothing over: "
+            "/debug/config on the admin port says why",
+        ),
+        Alert(
             "HeadgateOpen",
             "headgate_gateway_open == 1",
             "1m",

@@ -14,6 +14,8 @@ STATUSES = frozenset({429, 503})
 """Statuses with which an endpoint may ask for fewer requests."""
 _NAME = b"retry-after"
 _MAX_DIGITS = 9
+_LONGEST_S = 10.0**_MAX_DIGITS
+"""What any longer time counts as: about 30 years."""
 
 
 def seconds(headers: list[Header]) -> float | None:
@@ -28,7 +30,7 @@ def seconds(headers: list[Header]) -> float | None:
 
 def _seconds(headers: list[Header], value: bytes) -> float:
     if value.isdigit():
-        return float(value) if len(value) <= _MAX_DIGITS else math.inf
+        return float(value) if len(value) <= _MAX_DIGITS else _LONGEST_S
     at = _date(value)
     return 0.0 if at is None else at - (_date(_value(headers, b"date")) or time.time())
 

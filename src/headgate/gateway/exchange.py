@@ -15,7 +15,7 @@ import httptools
 from headgate.dataplane import decision_header, fallback_headers, large_reader, retry_after
 from headgate.dataplane.bodies import LONG_BYTES
 from headgate.dataplane.explaining import limits_shown
-from headgate.dataplane.providers import heads
+from headgate.dataplane.providers import GoneError, heads
 from headgate.gateway import progress, refusals
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.continuation import Continuation
@@ -236,7 +236,11 @@ class Exchange:
     def _ask(self, effect: effects.Ask, now: float) -> None:
         services, pool, load = self._services, effect.pool, effect.load
         if self.life.fallen is not None and pool.pool.is_outside:
-            self._outgoing.prepare_outside(services, self.request, pool.pool, effect.body)
+            try:
+                self._outgoing.prepare_outside(services, self.request, pool.pool, effect.body)
+            except GoneError as error:
+                way.connect_failed(self.life, str(error), now)
+                return
         else:
             self._outgoing.prepare(
                 services, self.request, effect.body, load.endpoint.prefix, self.life.account.attempts

@@ -43,9 +43,10 @@ class Outgoing:
             self.payload, self.long_body = request.parts(body, self._request_id, prefix)
 
     def prepare_outside(self, services: Services, request: Request, pool: Pool, body: bytes | Pieces) -> None:
-        """Build the payload for an external provider, which gets nothing of the client's head."""
+        """Build the payload for an external provider, which gets nothing of the client's head. Raises
+        GoneError."""
         self._body = None
-        head = services.providers.head(pool.key.name, request.path, request.headers, len(body))
+        head = services.providers.head(pool, request, len(body))
         self.payload, self.long_body = head, body
 
     def name_parent(

@@ -153,7 +153,7 @@ class Shell:
     def _providers_changed(self) -> None:
         """External providers, or their keys, have come, changed or gone."""
         services, found = self.services, self.services.providers
-        if self.plane.use_providers(found.usable(), found.troubles, self.now()):
+        if self.plane.use_providers(found.listed(), found.troubles, self.now()):
             services.limit_sources.keep(self.plane.routes.limits.by_route.values())
         services.connections.keep([each.pool for each in (*self.plane.pools.values(), *self._outside)])
         services.recorder.use_providers([name for each in found.usable() for name in each.names])

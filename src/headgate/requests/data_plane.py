@@ -175,10 +175,13 @@ class DataPlane:
     def use_providers(
         self, providers: Iterable[routing.Provider], troubles: Mapping[str, str], now: float
     ) -> bool:
-        """Take the external providers of the settings, and why others of them cannot be used; returns whether
-        a limit may be unused now."""
+        """Take the external providers of the settings, and why some of them cannot be used; returns whether a
+        limit may be unused now. Those that cannot be used keep their limits, with what is left of them."""
         known, made = self.providers, {}
-        for provider in providers:
+        listed = list(providers)
+        for provider in listed:
+            if provider.name in troubles:
+                continue
             before = known.by_name.get(provider.name)
             if before is not None and before.provider == provider:
                 made[provider.name] = before
@@ -188,7 +191,7 @@ class DataPlane:
                 )
         known.by_name, known.troubles = made, troubles
         self._keep_endpoints(self.snapshot)
-        limited = [each.route for each in made.values() if each.route.limits is not None]
+        limited = [each.route() for each in listed if each.limits is not None]
         return self.routes.limits.use_providers(limited, now)
 
     def present(self, key: ObjectRef) -> PoolState | None:

@@ -16,6 +16,7 @@ from headgate.requests.paths import ANTHROPIC
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
+    from headgate.requests.client import ClientRequest
     from headgate.requests.pool_state import PoolState
 
 PATHS: Final[Mapping[str, frozenset[str]]] = {
@@ -23,6 +24,11 @@ PATHS: Final[Mapping[str, frozenset[str]]] = {
     "anthropic": frozenset(ANTHROPIC),
 }
 """The paths that a provider of each shape serves, all with JSON."""
+
+HOPS: Final = b"x-headgate-hops"
+"""The header that tells a provider how many gateways sent the request to providers."""
+MAX_HOPS: Final = 3
+"""Providers may be gateways with providers of their own, and form a circle."""
 
 _FORBIDDEN: Final = frozenset((401, 403))
 _TOO_MANY, _SERVER_ERROR, _MULTIPLE_CHOICES = 429, 500, 300
@@ -62,14 +68,17 @@ class Providers:
     def pools(self) -> list[PoolState]:
         return [known.pool for known in self.by_name.values()]
 
-    def find(self, next: routing.Next, path: str) -> Found | Refusal:
-        """Where a request with this path goes; or why not, for explanations."""
+    def find(self, next: routing.Next, request: ClientRequest) -> Found | Refusal:
+        """Where a request goes; or why not, for explanations."""
         name = next.provider
         known = self.by_name.get(name)
         if known is None:
             why = self.troubles.get(name) or "there is no such provider in the gateway's providers.file"
             return _passed_over(f"{name}: {why}")
-        provider = known.provider
+        provider, path = known.provider, request.path
+        hops = hops_of(request)
+        if hops >= MAX_HOPS:
+            return _passed_over(f"{hops} gateways sent the request to providers already, maybe in a circle")
         if path not in PATHS[provider.shape]:
             return _passed_over(f"{name} has the API of {provider.shape}, which does not serve {path[:256]}")
         model = next.model or provider.models[0]
@@ -81,6 +90,12 @@ class Providers:
         target = routing.Target(provider.key, 1, model)
         match = routing.Match(known.route, known.route.rules[0], is_adapter=False)
         return Found(Destination(match, target, known.pool), f"{name}/{model}")
+
+
+def hops_of(request: ClientRequest) -> int:
+    """How many gateways sent a request to providers before it came here; the limit if that is not clear."""
+    told = request.header(HOPS)
+    return 0 if not told else int(told) if told.isdecimal() and len(told) == 1 else MAX_HOPS
 
 
 def _passed_over(why: str) -> Refusal:

@@ -27,6 +27,10 @@ _FRAMING: Final = re.compile(rb"\r\n[0-9a-fA-F]{1,16}[ \t]*(?:;[^\r\n]*)?\r\n")
 _DATA: Final = b"data:"
 _START: Final = b"message_start"
 _MESSAGES: Final = "/v1/messages"
+_RESPONSES: Final = "/v1/responses"
+_NULL: Final = b"null"
+_LONGEST_GAP: Final = 16
+"""White space before a value, and what tells its kind."""
 
 
 def counts(reported: Reported) -> Usage:
@@ -170,9 +174,53 @@ class MessagesTail(Tail):
         return read(object_at(text, at + len(USAGE_KEY))) if at >= 0 else None
 
 
+class ResponsesTail(Tail):
+    """The end of a response of the responses API, and the counts before it.
+
+    What clients choose, such as their `metadata`, is repeated after the counts, and may be longer than the
+    end that is kept. The events at the beginning of a stream repeat their `tools`, and have no counts.
+    """
+
+    __slots__ = ("_counts", "_open")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts = b""
+        """The last object named `usage`; empty if the last such member was null."""
+        self._open = b""
+        """What has arrived of the next one, or of its name."""
+
+    def add(self, data: bytes) -> None:
+        super().add(data)
+        text = self._open + data
+        if text.find(b"\r\n") >= 0:
+            text = _FRAMING.sub(b"", text)
+        self._open = text[1 - len(USAGE_KEY) :]
+        at = text.rfind(USAGE_KEY)
+        looked_at = 0
+        while at >= 0 and looked_at < MAX_LOOKED_AT:
+            start = at + len(USAGE_KEY)
+            value = text[start : start + _LONGEST_GAP].lstrip()
+            if value.startswith(_NULL):
+                self._counts = b""
+                break
+            if value.startswith(b"{") and (counts := object_at(text, start)):
+                self._counts = counts
+                break
+            if value.startswith(b"{") or _NULL.startswith(value):  # it goes on in the next piece
+                self._open = text[at:] if len(text) - at <= KEEP_BYTES else b""
+            at = text.rfind(USAGE_KEY, 0, at)
+            looked_at += 1
+
+    def _reported(self) -> Reported | None:
+        return read(self._counts) if self._counts else None
+
+
 def tail_of(path: str) -> Tail:
     """A new tail for responses on this path."""
-    return MessagesTail() if path == _MESSAGES else Tail()
+    if path == _MESSAGES:
+        return MessagesTail()
+    return ResponsesTail() if path == _RESPONSES else Tail()
 
 
 CACHED_TOKENS: Final = b"cache"

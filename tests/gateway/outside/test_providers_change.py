@@ -57,6 +57,34 @@ async def test_a_bad_edit(outside, cloud, text, caplog):
     assert "what it said before stays in effect" in caplog.text
     assert (await gateway.ask(CHAT)).status == 200
     assert gateway.shell.statistics()["providers"]["troubles"][""]
+    outside.write(cloud={"url": f"https://127.0.0.1:{cloud.port}"})
+    caplog.set_level(logging.INFO)
+    gateway.shell.services.providers.look()
+    assert "is in effect again" in caplog.text
+    assert gateway.shell.statistics()["providers"]["troubles"] == {}
+
+
+async def test_an_edit_while_it_is_read(outside, cloud, monkeypatch):
+    """What is written between the reading of a file and the next look is read at that look."""
+    from headgate.dataplane.providers import provider_file
+
+    gateway = await outside.gateway(cloud)
+    files = gateway.shell.services.providers
+    files.look()
+    url = f"https://127.0.0.1:{cloud.port}"
+    read = provider_file.read
+
+    def read_too_early(path):
+        found = read(path)
+        outside.write(cloud={"url": url}, late={"url": url})
+        return found
+
+    outside.write(cloud={"url": url}, early={"url": url})
+    monkeypatch.setattr(provider_file, "read", read_too_early)
+    files.look()
+    monkeypatch.undo()
+    files.look()
+    assert [each.name for each in files.usable()] == ["cloud", "late"]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +118,46 @@ async def test_a_key_that_cannot_be_used(outside, cloud, spoil, why, caplog):
     gateway.shell.services.providers.look()
     assert (await gateway.ask(CHAT)).status == 200
     assert usable() == 1
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_it_moves_while_a_request_is_sent(outside, is_there):
+    """A connection that was kept breaks off, and would be tried anew: the key of the new place must not go to
+    the old one."""
+
+    def behave(call):
+        if len(old.calls) == 1:
+            return answers(call)
+        moved = {"cloud": {"url": f"https://127.0.0.1:{new.port}"}} if is_there else {}
+        outside.write(**moved)
+        (outside.directory / "key").write_text("sk-of-the-new-place")
+        gateway.shell.services.providers.look()
+        return call.close()
+
+    old, new = await outside.provider(behave), await outside.provider(answers)
+    gateway = await outside.gateway(old)
+    assert (await gateway.ask(CHAT)).status == 200
+    response = await gateway.ask(CHAT)
+    assert (response.status, response.json["error"]["code"]) == (503, "endpoint_unreachable")
+    assert "sk-of-the-new-place" not in {call.header("authorization")[7:] for call in old.calls}
+    assert len(old.calls) == 2
+    assert (await gateway.ask(CHAT)).status == (200 if is_there else 503)
+
+
+async def test_a_limit_outlasts_a_missing_key(outside, cloud):
+    """What was used is not forgotten while a key is replaced."""
+    limits = {"unit": "month", "output_tokens": 50}
+    gateway = await outside.gateway(cloud, limits=limits)
+    (limit,) = gateway.shell.plane.routes.limits.by_route.values()
+    used = limit.reserve(0, 50, gateway.shell.now())
+    key = outside.directory / "key"
+    for text in ("", "sk-next"):
+        key.write_text(text)
+        gateway.shell.services.providers.look()
+        response = await gateway.ask(CHAT)
+        assert response.status == (429 if text else 503)
+    assert not cloud.calls
+    used.give_back(gateway.shell.now())
 
 
 async def test_a_key_in_the_environment(outside, cloud, monkeypatch):

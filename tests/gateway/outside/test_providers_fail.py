@@ -76,11 +76,26 @@ async def test_a_status(outside, tells_nothing, theirs, status, code, told):
     assert response.header("location") is None
 
 
+@pytest.mark.parametrize(
+    ("theirs", "caused_by"),
+    [(401, "gateway"), (302, "upstream"), (400, "client"), (429, "upstream"), (500, "upstream")],
+)
+async def test_who_caused_it(outside, theirs, caused_by):
+    """The access log and the dashboard name the provider for its failures, and the gateway for its key."""
+    gateway = await outside.gateway(await outside.provider(errs(theirs)))
+    await gateway.ask(CHAT)
+    await gateway.idle()
+    (line,) = gateway.log_lines()
+    assert f" origin={caused_by} " in line
+
+
 @pytest.mark.parametrize("theirs", [429, 503])
-async def test_a_wait(outside, tells_nothing, theirs):
-    gateway = await outside.gateway(await outside.provider(errs(theirs, **{"retry-after": "17"})))
+@pytest.mark.parametrize(("wait", "told"), [("17", "17"), ("9" * 20, "1000000000"), ("soon", None)])
+async def test_a_wait(outside, tells_nothing, theirs, wait, told):
+    gateway = await outside.gateway(await outside.provider(errs(theirs, **{"retry-after": wait})))
     response = await tells_nothing(gateway)
-    assert (response.status, response.header("retry-after")) == (theirs, "17")
+    is_kept = told is not None or theirs == 429
+    assert (response.status, response.header("retry-after")) == (theirs if is_kept else 502, told)
 
 
 async def test_the_next_provider(outside, tells_nothing):

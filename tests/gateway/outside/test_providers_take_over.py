@@ -70,6 +70,7 @@ async def test_only_what_is_listed_leaves(outside, provider_key):
         "user-agent": "headgate",
         "accept": "application/json, text/event-stream",
         "accept-encoding": "identity",
+        "x-headgate-hops": "1",
         "authorization": f"Bearer {provider_key}",
         "content-type": "application/json",
         "content-length": length,
@@ -105,6 +106,31 @@ async def test_anthropics_api(outside, provider_key):
     assert (second["anthropic-version"], second["anthropic-beta"]) == ("2024-01-01", "new")
     await gateway.idle()
     assert _tokens(gateway, "output") == 4
+
+
+async def test_features_in_several_lines(outside):
+    """They are one list."""
+    cloud = await outside.provider(answers)
+    gateway = await outside.gateway(cloud, shape="anthropic")
+    body = json.dumps(CHAT).encode()
+    head = b"POST /v1/messages HTTP/1.1\r\nhost: a\r\nanthropic-beta: one\r\nAnthropic-Beta: two\r\n"
+    client = await gateway.connect()
+    client.send(head + b"content-length: %d\r\n\r\n%b" % (len(body), body))
+    assert (await client.response()).status == 200
+    assert cloud.calls[0].header("anthropic-beta") == "one, two"
+
+
+@pytest.mark.parametrize(
+    ("hops", "sent"), [(None, "1"), ("1", "2"), ("2", "3"), ("3", None), ("99", None), ("-1", None)]
+)
+async def test_circles_of_gateways_end(outside, hops, sent):
+    """A provider may be a gateway whose provider is this gateway: without an end, one request would become
+    hundreds each second."""
+    cloud = await outside.provider(answers)
+    gateway = await outside.gateway(cloud)
+    response = await gateway.ask(CHAT, **({} if hops is None else {"x_headgate_hops": hops}))
+    assert response.status == (200 if sent else 503)
+    assert [call.header("x-headgate-hops") for call in cloud.calls] == [sent] * bool(sent)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +181,35 @@ async def test_its_models(outside, named, served):
     assert [call.json["model"] for call in cloud.calls] == [served] * bool(served)
 
 
+@pytest.mark.parametrize("size", [1, 400_000])
+@pytest.mark.parametrize(
+    "members",
+    [
+        '"model":"huge","messages":[],"model":"big"',
+        '"model":"big","messages":[],"Model":"huge"',
+        '"MODEL":"huge","messages":[],"model":"big"',
+        '"mod\\u0065l":"huge","messages":[],"model":"big"',
+    ],
+)
+async def test_bodies_that_name_several_models(outside, members, size):
+    """A provider whose parser takes the first of them, or ignores case, would serve one that it may not be
+    asked for, at the operator's cost."""
+    cloud = await outside.provider(answers)
+    gateway = await outside.gateway(cloud)
+    response = await gateway.ask(f'{{{members},"user":"{"x" * size}"}}'.encode())
+    assert (response.status, response.json["error"]["code"]) == (503, "no_ready_endpoint")
+    assert not cloud.calls
+
+
+async def test_models_further_inside(outside):
+    """Members of others are no models, and escapes are read."""
+    cloud = await outside.provider(answers)
+    gateway = await outside.gateway(cloud)
+    body = b'{"metadata":{"model":"a","Model":"b"},"mod\\u0065l":"big","models":1,"user":"\\"model\\":"}'
+    assert (await gateway.ask(body)).status == 200
+    assert cloud.calls[0].json["model"] == "mini"
+
+
 async def test_errors_of_the_fleet(outside, start_endpoint):
     """The pool's own endpoints come first."""
     cloud = await outside.provider(answers)
@@ -181,6 +236,29 @@ async def test_streams_pass_through(outside):
     assert response.header("x-headgate-model") == "cloud/mini"
     await gateway.idle()
     assert _tokens(gateway, "input") == 9
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_hidden_tokens_are_counted(outside, is_stream):
+    """However much a client has the provider repeat after the counts."""
+    usage = {"input_tokens": 7, "output_tokens": 30_000}
+    metadata = {f"key-{number}": "x" * 512 for number in range(16)}
+
+    def serve(call):
+        body = {"object": "response", "output": [], "usage": usage, "metadata": call.json["metadata"]}
+        if is_stream:
+            event = {"type": "response.completed", "response": body}
+            begun = b'data: {"type":"response.created","response":{"usage":null}}\n\n'
+            events = begun + b"data: %b\n\n" % json.dumps(event).encode()
+            call.answer(events, **{"content-type": "text/event-stream"})
+        else:
+            call.answer(json.dumps(body).encode(), **{"content-type": "application/json"})
+
+    gateway = await outside.gateway(await outside.provider(serve))
+    body = {"model": "big", "input": "How deep?", "stream": is_stream, "metadata": metadata}
+    assert (await gateway.ask(body, "/v1/responses")).status == 200
+    await gateway.idle()
+    assert _tokens(gateway, "output") == 30_000
 
 
 async def test_large_bodies(outside):

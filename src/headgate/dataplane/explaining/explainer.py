@@ -150,7 +150,7 @@ class _Explainer:
         """What is asked for an external provider, and why it would be passed over."""
         key, found = (
             ObjectRef(routing.PROVIDER, "", next.provider),
-            self._view.providers.find(next, request.path),
+            self._view.providers.find(next, request),
         )
         if not self._view.is_live:
             return key, "only a running gateway knows whether it has this provider"

@@ -4,6 +4,6 @@ Given the file's path and, for keys in Secrets, a source of objects; hands on th
 why others cannot, and the head of each request. Keys stay in here.
 """
 
-from headgate.dataplane.providers.followed import Providers
+from headgate.dataplane.providers.followed import GoneError, Providers
 
-__all__ = ["Providers"]
+__all__ = ["GoneError", "Providers"]

@@ -13,12 +13,16 @@ from headgate import api, cluster, routing
 from headgate.dataplane.providers import heads, key_reading, provider_file
 from headgate.dataplane.providers.provider_file import ProviderFileError, Read
 from headgate.dataplane.settings.providers import Providers as Settings
-from headgate.requests.client import Header
+from headgate.requests.client import ClientRequest
 
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.5
 """How often files are looked at."""
+
+
+class GoneError(Exception):
+    """A provider is no longer what a request was decided for."""
 
 
 class Providers:
@@ -35,8 +39,8 @@ class Providers:
         self._usable: dict[str, tuple[routing.Provider, bytes]] = {}
         self._secrets: dict[api.ObjectKey, api.Secret] = {}
         self._seen: tuple[tuple[int, ...], ...] | None = None
-        self._unread = ""
-        """A file that kept the file of providers from being read."""
+        self._unread: tuple[str, ...] = ()
+        """Files that kept the file of providers from being read."""
         self._followed: cluster.NamedObjects[api.Secret] | None = None
         self.look()
 
@@ -47,14 +51,21 @@ class Providers:
             self._seen = None
             self.look()
 
+    def listed(self) -> list[routing.Provider]:
+        """Those in the file, with and without a key."""
+        return [read.provider for read in self._read]
+
     def usable(self) -> list[routing.Provider]:
         """Those that have a key."""
         return [provider for provider, _ in self._usable.values()]
 
-    def head(self, name: str, path: str, headers: list[Header], length: int) -> bytes:
-        """The head of a request to a provider. Raises KeyError if it has gone."""
-        provider, key = self._usable[name]
-        return heads.request(provider, key, path, headers, length)
+    def head(self, pool: routing.Pool, asked: ClientRequest, length: int) -> bytes:
+        """The head for a request of a client to the pool of a provider. Raises GoneError if it has gone, or
+        moved: its present key must not go to where it was."""
+        provider, key = self._usable.get(pool.key.name, (None, b""))
+        if provider is None or (now := provider.pool()).endpoints != pool.endpoints or now.tls != pool.tls:
+            raise GoneError(f"the provider {pool.key.name} was removed or changed")
+        return heads.request(provider, key, asked, length)
 
     def statistics(self) -> dict[str, Any]:
         return {"usable": sorted(self._usable), "troubles": dict(self.troubles)}
@@ -63,20 +74,25 @@ class Providers:
 
     def look(self) -> None:
         """Read the files that have changed."""
-        seen = tuple(map(_signature, self._files()))
+        files = self._files()
+        seen = tuple(map(_signature, files))
         if seen == self._seen:
             return
         file = self._settings.file
         try:
             self._read = provider_file.read(Path(file)) if file is not None else []
-            self._unread = ""
-            self.troubles.pop("", None)
+            self._unread = ()
+            if self.troubles.pop("", None) is not None:
+                log.info("providers.file: %s is in effect again", file)
         except ProviderFileError as error:
             if self.troubles.get("") != str(error):
-                log.error("providers.file: %s; what it said before stays in effect", error)
+                for problem in error.problems:
+                    log.error("providers.file: %s", problem)
+                log.error("providers.file: what it said before stays in effect")
             self.troubles[""] = str(error)
-            self._unread = error.file
-        self._seen = tuple(map(_signature, self._files()))
+            self._unread = error.files
+        # Of other files than before, nobody knows whether they have changed since they were read.
+        self._seen = seen if self._files() == files else None
         if self._followed is not None:
             self._followed.follow(self._named_secrets())
         self._build()
@@ -85,7 +101,7 @@ class Providers:
         file = self._settings.file
         if file is None:
             return []
-        return [file, self._unread or file, *(each for read in self._read for each in read.files)]
+        return [file, *self._unread, *(each for read in self._read for each in read.files)]
 
     async def run(self, source: cluster.Source | None) -> None:
         """Follow files and Secrets until cancelled."""

@@ -30,7 +30,9 @@ def read(
     if source.environment is not None:
         text = environment.get(source.environment)
         if not text:
-            raise UnusableKeyError(f"its key is missing: the environment has no {source.environment}")
+            # Some keys could be names of variables, but none has capitals only.
+            shown = source.environment if source.environment.isupper() else "variable of this name"
+            raise UnusableKeyError(f"its key is missing: the environment has no {shown}")
         return _checked(text.encode("utf-8", "surrogateescape"), f"${source.environment}")
     assert source.secret is not None
     namespace, name, entry = source.secret.split("/")

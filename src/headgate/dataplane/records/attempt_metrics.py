@@ -125,4 +125,8 @@ class AttemptMetrics:
     def rests(self, pool: PoolState, load: EndpointState, seconds: float) -> None:
         self._ejections.labels(pool.name, "retry_after").value += 1
         where = load.endpoint.name, load.endpoint.address, pool.name
-        log.info("%s (%s) of %s gets no requests for %g s, as it requested (Retry-After)", *where, seconds)
+        if len(pool.loads) > 1:
+            told = "%s (%s) of %s gets no requests for %g s, as it requested (Retry-After)"
+        else:
+            told = "%s (%s) of %s requests a pause of %g s (Retry-After), but the pool has no other endpoint"
+        log.info(told, *where, seconds)

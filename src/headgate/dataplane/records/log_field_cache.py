@@ -16,13 +16,15 @@ _UPSTREAM: Final = frozenset(
         "endpoint_unreachable",
         "idle_timeout",
         "prefill_failed",
+        "provider_failed",
+        "provider_saturated",
         "upstream_failed",
         "upstream_invalid",
         "upstream_lost",
         "upstream_timeout",
     }
 )
-"""Outcomes caused by an endpoint."""
+"""Outcomes caused by an endpoint, or an external provider."""
 _GATEWAY: Final = frozenset(
     {"evicted", "evicted_priority", "evicted_queue_pressure", "queue_full", "queue_timeout"}
 )

@@ -5,8 +5,10 @@ All other bytes stay as the client sent them: unknown fields, key order, numbers
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -18,7 +20,9 @@ from headgate.requests.refusal import Refusal
 
 MAX_NAME_CHARACTERS: Final = 1024
 """Limit for the name of a model."""
-scanner = scan.Scanner(frozenset(Fields.__struct_fields__) | transfer.READ_MEMBERS)
+_MODELS: Final = frozenset(map("".join, itertools.product(*zip("model", "MODEL", strict=True))))
+"""What some parsers take for `model`, as they ignore the case of letters."""
+scanner = scan.Scanner(frozenset(Fields.__struct_fields__) | transfer.READ_MEMBERS | _MODELS)
 """Finds all members that the gateway reads or changes."""
 
 
@@ -83,6 +87,20 @@ def replace_model(body: bytes, model: str) -> bytes:
         if decode(spliced).model == model:
             return spliced
     return _splice(body, *_find_member(body, "model"), value)
+
+
+def has_one_model(members: Iterable[scan.Member]) -> bool:
+    """Whether all parsers find the same model among these members of a body: some take the first of
+    duplicates, or ignore the case of letters."""
+    return sum(member.name in _MODELS for member in members) == 1
+
+
+def names_one_model(body: bytes) -> bool:
+    """The same for a whole body."""
+    try:
+        return has_one_model(scanner.members(body))
+    except scan.ScanError:
+        return False
 
 
 def ask_for_usage(body: bytes, fields: Fields) -> bytes | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headgate import routing
 from headgate.requests.bodies import large
+from headgate.requests.bodies.fields import has_one_model, names_one_model
 from headgate.requests.deciding.contents import fill, read_fields
 from headgate.requests.deciding.pools import find_pool, forbidden, name_there, rewritten
 from headgate.requests.decision import Decision
@@ -38,7 +39,8 @@ def decide_next(
     decision.model = next.model or before.model
     decision.stream = before.stream
     if next.provider:
-        _go_outside(decision, known, request, next, is_json=read[1] is None)
+        is_clear = names_one_model(content) if body is None else has_one_model(body.members)
+        _go_outside(decision, known, request, next, is_json=read[1] is None, is_clear=is_clear)
     else:
         decision.refusal = forbidden(decision, request)
     if decision.refusal is None and not next.provider:
@@ -58,14 +60,24 @@ def decide_next(
 
 
 def _go_outside(
-    decision: Decision, known: Surroundings, request: ClientRequest, next: routing.Next, *, is_json: bool
+    decision: Decision,
+    known: Surroundings,
+    request: ClientRequest,
+    next: routing.Next,
+    *,
+    is_json: bool,
+    is_clear: bool,
 ) -> None:
-    """The destination is an external provider."""
-    found = known.providers.find(next, request.path)
+    """The destination is an external provider. It must not find another model in the body than those that it
+    may be asked for."""
+    found = known.providers.find(next, request)
     if not is_json:
         decision.refusal = Refusal.unavailable("providers get JSON only", code="provider_not_usable")
     elif isinstance(found, Refusal):
         decision.refusal = found
+    elif not is_clear:
+        told = "the body has several members `model`, of which providers could take another"
+        decision.refusal = Refusal.unavailable(told, code="provider_not_usable")
     else:
         decision.model = found.model
         decision.match, decision.target, decision.pool = found.destination
