@@ -341,3 +341,58 @@ async def test_sessions_share_a_limit(start_gateway, sockets, open_session):
     await gateway.idle()
     (limit,) = gateway.shell.plane.routes.limits.by_route.values()
     assert [account.used for account in limit.accounts()] == [3000]
+
+
+async def test_a_client_that_goes_on_sending_learns_why_it_ended(
+    start_gateway, start_sockets, open_session, eventually
+):
+    """What it sends meanwhile is discarded: a reset might overtake the close frame. It can do so for a
+    second."""
+    sockets = await start_sockets(echoes=False)
+    gateway = await start_gateway(sockets)
+    gateway.move(0)
+    client = await open_session(gateway)
+    (connection,) = gateway.shell.clients.all
+    connection.exchange.close(1008, "revoked", gateway.shell.now())
+    assert await client.rest() == b"\x88\x09\x03\xf0revoked"
+    for _ in range(3):  # a reset would be told with the second at the latest
+        client.send(b"\x81\x01a")
+        await client.writer.drain()
+        await asyncio.sleep(0.01)
+    assert not client.writer.transport.is_closing()
+    await gateway.idle()
+    assert connection in gateway.shell.clients.all
+    gateway.move(1.5)
+    connection.sweep(gateway.shell.now())
+    await eventually(lambda: not gateway.shell.clients.all)
+
+
+async def test_it_ends_where_its_endpoint_has_ended_a_frame(
+    start_gateway, start_sockets, open_session, eventually
+):
+    """So that there is room for the close frame."""
+    sockets = await start_sockets(echoes=False)
+    gateway = await start_gateway(sockets)
+    client = await open_session(gateway)
+    (connection,) = gateway.shell.clients.all
+    sockets.peers[0].transport.write(b"\x81\x05he")
+    assert await client.reader.readexactly(4) == b"\x81\x05he"
+    connection.exchange.end(1008, "revoked", gateway.shell.now())
+    sockets.peers[0].transport.write(b"llo")
+    assert await client.rest() == b"llo\x88\x09\x03\xf0revoked"
+    client.close()
+    await eventually(lambda: not gateway.shell.clients.all)
+
+
+async def test_it_does_not_wait_for_ever_for_the_end_of_a_frame(start_gateway, start_sockets, open_session):
+    """The second time, it ends within one."""
+    sockets = await start_sockets(echoes=False)
+    gateway = await start_gateway(sockets)
+    client = await open_session(gateway)
+    (connection,) = gateway.shell.clients.all
+    sockets.peers[0].transport.write(b"\x81\x05he")
+    assert await client.reader.readexactly(4) == b"\x81\x05he"
+    session = connection.exchange
+    for _ in range(2):
+        session.end(1008, "revoked", gateway.shell.now())
+    assert await client.rest() == b""
