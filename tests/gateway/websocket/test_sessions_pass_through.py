@@ -71,13 +71,37 @@ async def test_a_client_that_leaves_ends_it(start_gateway, sockets, open_session
     assert (load.failures, load.hanging) == (0, 0)
 
 
-async def test_an_endpoint_that_breaks_off_is_blamed(start_gateway, sockets, open_session):
-    """A reset is no end."""
+@pytest.mark.parametrize("how", ["abort", "close"])
+@pytest.mark.parametrize("sent", [b"\x81\x01a", b"\x81\x05he"])
+async def test_an_endpoint_that_breaks_off_is_blamed(start_gateway, sockets, open_session, how, sent):
+    """If neither side has sent a close frame, its process died. The client gets one, where there is room."""
     gateway = await start_gateway(sockets)
     client = await open_session(gateway)
-    sockets.peers[0].transport.abort()
+    peer = sockets.peers[0].transport
+    peer.write(sent)
+    assert await client.reader.readexactly(len(sent)) == sent
+    getattr(peer, how)()
+    end = await client.rest()
+    assert end == (b"\x88\x18\x03\xf6the endpoint broke off" if len(sent) == 3 else b"")
+    await gateway.idle()
+    assert gateway.metric("headgate_gateway_requests_total", outcome="upstream_lost") == 1
+    [load] = next(iter(gateway.shell.plane.pools.values())).loads
+    assert load.failures == 1
+
+
+async def test_an_endpoint_that_only_closes_after_its_client_said_so(
+    start_gateway, sockets, open_session, eventually
+):
+    """Is not to blame: the session was over."""
+    gateway = await start_gateway(sockets)
+    client = await open_session(gateway)
+    sockets.echoes = False
+    client.send(b"\x88\x82abcd\x62\x8a")
+    await eventually(lambda: len(sockets.peers[0].received) == 8)
+    sockets.peers[0].transport.close()
     assert await client.rest() == b""
     await gateway.idle()
+    assert gateway.metric("headgate_gateway_requests_total", outcome="served") == 1
 
 
 async def test_an_idle_one_is_closed(start_gateway, sockets, open_session):

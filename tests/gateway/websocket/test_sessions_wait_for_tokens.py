@@ -87,8 +87,9 @@ async def test_it_waits_again_for_what_it_used_meanwhile(gateway, account, waiti
     await eventually(lambda: session.life.reservation is not None)
     assert not session.life.is_over
     await say(gateway, waiting, 200)
+    gateway.sockets.peers[0].transport.write(b"\x88\x00")
     gateway.sockets.peers[0].transport.close()
-    assert await waiting.rest() == b""
+    assert await waiting.rest() == b"\x88\x00"
     await gateway.idle()
     (limit,) = gateway.shell.plane.routes.limits.by_route.values()
     assert limit.accounts()[0].used == 360

@@ -127,13 +127,19 @@ class WebSocketConnection(asyncio.Protocol):
         transport.resume_reading()
 
     def abort(self) -> None:
-        """Close the connection: an open session with a close frame, one that broke with a reset."""
+        """Close the connection: an open session with a close frame, unless its client reads nothing."""
         session = self._session
-        if session is not None and session.is_open and not session.life.is_over:
-            session.close(GOING_AWAY, "the gateway is shutting down", self._services.now())
-            if self._transport is not None:
-                self._transport.close()
-            return
+        if session is not None and session.is_open:
+            now = self._services.now()
+            if not session.life.is_over:
+                session.close(GOING_AWAY, "the gateway is shutting down", now)
+                if self._transport is not None:
+                    self._transport.close()
+                return
+            if not self.is_paused:
+                self.write(session.last_frame())
+                self.exchange_done(False, now)
+                return
         if self._transport is not None:
             sock = self._transport.get_extra_info("socket")
             if sock is not None:

@@ -13,7 +13,7 @@ import httptools
 
 from headgate.gateway.exchange import Client, Exchange
 from headgate.gateway.response import Response
-from headgate.gateway.websocket.frames import GOING_AWAY, TRY_AGAIN_LATER, Frames, close_frame
+from headgate.gateway.websocket.frames import BAD_GATEWAY, GOING_AWAY, TRY_AGAIN_LATER, Frames, close_frame
 from headgate.requests import effects, sessions, states, way
 from headgate.requests.limits import in_sessions
 from headgate.requests.responses import SWITCHING
@@ -75,6 +75,7 @@ class SessionExchange(Exchange):
         "_early_bytes",
         "_ending",
         "_frames",
+        "_sent",
         "_session",
         "_short_from",
         "_write",
@@ -86,6 +87,9 @@ class SessionExchange(Exchange):
         self._session = client
         self._received = self.life.received = SessionBody(request.path)
         self._frames = Frames()
+        """Those of the endpoint."""
+        self._sent = Frames()
+        """Those of the client."""
         self._active_at = request.arrived_at
         """When either side last sent anything."""
         self._booked: Usage | None = None
@@ -225,6 +229,7 @@ class SessionExchange(Exchange):
     def receive(self, data: bytes) -> None:
         """Bytes of the client."""
         self._active_at = self.now()
+        self._sent.feed(data)
         self.life.account.bytes_in += len(data)
         if self.is_open and self._write is not None and not self._early:
             self._write(data)
@@ -243,6 +248,22 @@ class SessionExchange(Exchange):
             self._session.resume_reading()
 
     # -- ends
+
+    def finished(self, now: float) -> None:
+        """The endpoint has closed the connection. Neither side said so before if its process died."""
+        if not self.is_open or self._frames.is_closing or self._sent.is_closing:
+            super().finished(now)
+            return
+        self._upstream = None
+        told = "it closed the connection without a close frame"
+        lost, life = way.endpoint_lost, self.life
+        self._report(lambda: lost(life, told, now, is_crossed=False, has_begun=True), now)
+
+    def last_frame(self) -> bytes:
+        """For the client of a session that its endpoint has broken off; empty within a frame."""
+        if not self._frames.is_between or self._frames.is_closing:
+            return b""
+        return close_frame(BAD_GATEWAY, "the endpoint broke off")
 
     def sweep(self, now: float) -> None:
         if not self.is_open or self.life.state != states.ANSWERING:
