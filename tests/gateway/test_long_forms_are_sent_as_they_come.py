@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.gateway import in_flight
 from headgate.gateway.upload_exchange import HELD_BYTES
 from headgate.requests.bodies import forms
 from headgate.requests.bodies.form_stream import FormStream
@@ -286,6 +287,19 @@ async def test_a_client_that_stops_sending(start_gateway, slow, eventually):
     assert (response.status, response.json["error"]["code"]) == (408, "request_timeout")
     (load,) = next(iter(gateway.shell.plane.pools.values())).loads
     assert not load.failures
+
+
+async def test_operators_see_what_has_still_to_come(start_gateway, slow, eventually):
+    """Of a request that was sent, and for which nobody but its client is waited for."""
+    gateway = await start_gateway(slow)
+    client = await gateway.connect()
+    begun = MODEL + FILE
+    client.send(head(2_000_000) + begun + b"a" * 1000)
+    reader, _ = await slow.next()
+    await read_head(reader)
+    await reader.readexactly(len(begun) + 1000)
+    [shown] = in_flight.requests(gateway.shell)["requests"]
+    assert (shown["phase"], shown["bytes_to_come"]) == ("sent", 2_000_000 - len(begun) - 1000)
 
 
 async def test_an_endpoint_that_reads_slowly_is_not_silent(start_gateway, slow, eventually):

@@ -107,6 +107,10 @@ class UploadExchange(Exchange):
         body = Body(bytes(request.body), _NO_JSON, form, more_bytes=request.more_bytes)
         self._report(lambda: upload_way.upload_begun(self.life, body, now), now)
 
+    @property
+    def bytes_to_come(self) -> int:
+        return self._left
+
     # -- what the client sends
 
     def receive(self, data: bytes) -> None:
