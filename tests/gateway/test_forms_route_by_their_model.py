@@ -166,6 +166,13 @@ def test_what_could_be_read_two_ways_is_refused(body, content_type):
     assert (refusal.status, refusal.code) == (400, "invalid_form")
 
 
+def test_a_form_may_have_as_many_parts_as_the_limit_says():
+    """Its end is none."""
+    found = read_of(form(*[part("a", b"")] * (MAX_PARTS - 1), MODEL))
+    assert isinstance(found, Form)
+    assert found.model == "m"
+
+
 @pytest.mark.parametrize("body", [form(FILE), form(part("model", b" ")), b"--" + BOUNDARY.encode() + b"--"])
 async def test_a_form_without_a_model(start_gateway, endpoint, body):
     """It is told so, as JSON is."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.gateway import in_flight
 from headgate.gateway.upload_exchange import HELD_BYTES
 from headgate.requests.bodies import forms
 from headgate.requests.bodies.form_stream import FormStream
@@ -286,6 +287,58 @@ async def test_a_client_that_stops_sending(start_gateway, slow, eventually):
     assert (response.status, response.json["error"]["code"]) == (408, "request_timeout")
     (load,) = next(iter(gateway.shell.plane.pools.values())).loads
     assert not load.failures
+
+
+async def test_operators_see_what_has_still_to_come(start_gateway, slow, eventually):
+    """Of a request that was sent, and for which nobody but its client is waited for."""
+    gateway = await start_gateway(slow)
+    client = await gateway.connect()
+    begun = MODEL + FILE
+    client.send(head(2_000_000) + begun + b"a" * 1000)
+    reader, _ = await slow.next()
+    await read_head(reader)
+    await reader.readexactly(len(begun) + 1000)
+    [shown] = in_flight.requests(gateway.shell)["requests"]
+    assert (shown["phase"], shown["bytes_to_come"]) == ("sent", 2_000_000 - len(begun) - 1000)
+
+
+async def test_an_endpoint_that_reads_slowly_is_not_silent(start_gateway, slow, eventually):
+    """It has the time for a response from when it has everything, however long that takes."""
+    gateway = await start_gateway(slow)
+    gateway.move(0)
+    client = await gateway.connect()
+    begun = MODEL + FILE
+    size = HELD_BYTES * 112
+    client.send(head(len(begun) + size + len(END)) + begun + b"a" * size + END)
+    reader, writer = await slow.next()
+    await read_head(reader)
+    (connection,) = gateway.shell.clients.all
+    exchange = connection.exchange
+    account, got = exchange.life.account, 0
+    for _ in range(4):
+        await eventually(lambda: exchange.is_full)
+        heard_at = account.heard_at
+        gateway.move(200)
+        connection.sweep(gateway.shell.services.now())
+        while account.heard_at == heard_at:  # it reads until there is room for more
+            got += len(await reader.read(1 << 16))
+            await asyncio.sleep(0)
+    assert got < size
+    (load,) = next(iter(gateway.shell.plane.pools.values())).loads
+    assert not load.failures
+    await reader.readexactly(len(begun) + size + len(END) - got)
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+    assert (await client.response()).status == 200
+
+
+async def test_an_endpoint_that_stops_reading_has_the_time_of_its_pool(start_gateway, slow):
+    """Not that of all endpoints, which is longer."""
+    gateway = await start_gateway(slow, timeout_s=0.3)
+    client = await gateway.connect()
+    client.send(head(HELD_BYTES * 64) + MODEL + FILE + b"a" * HELD_BYTES * 62)
+    response = await client.response()
+    assert (response.status, response.json["error"]["code"]) == (504, "upstream_timeout")
+    await gateway.idle()
 
 
 async def test_a_client_that_leaves(start_gateway, slow):

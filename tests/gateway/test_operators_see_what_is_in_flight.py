@@ -53,6 +53,7 @@ async def test_request_from_its_beginning_to_its_end(gateway, endpoint, eventual
         "bytes": 0,
         "first_byte_s": None,
         "is_client_slow": False,
+        "bytes_to_come": 0,
         "sent_ahead": 0,
     }
     assert expected.items() <= shown.items()

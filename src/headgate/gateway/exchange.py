@@ -126,6 +126,11 @@ class Exchange:
         passed = self._fast_path.passed_bytes if self._fast_path is not None else 0
         return self._received.size + passed
 
+    @property
+    def bytes_to_come(self) -> int:
+        """Bytes of the request body that its client has not sent yet."""
+        return 0
+
     # -- effects
 
     def _perform(self, now: float) -> None:

@@ -82,6 +82,7 @@ def _request(client: Client, age_s: float) -> Shown:
             round(account.first_byte_at - request.arrived_at, 3) if account.first_byte_at else None
         ),
         "is_client_slow": client.is_paused,
+        "bytes_to_come": exchange.bytes_to_come,
         "sent_ahead": client.waiting,
     }
 

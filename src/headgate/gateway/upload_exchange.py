@@ -107,6 +107,10 @@ class UploadExchange(Exchange):
         body = Body(bytes(request.body), _NO_JSON, form, more_bytes=request.more_bytes)
         self._report(lambda: upload_way.upload_begun(self.life, body, now), now)
 
+    @property
+    def bytes_to_come(self) -> int:
+        return self._left
+
     # -- what the client sends
 
     def receive(self, data: bytes) -> None:
@@ -146,16 +150,17 @@ class UploadExchange(Exchange):
         if life.state != states.SENT or attempt is None:
             return
         life.account.sent_at = life.account.heard_at = now
-        self._time_anew()
+        self._time_anew(0.0)
 
-    def _time_anew(self) -> None:
-        """The pool's timeout for the response begins again."""
+    def _time_anew(self, passed_s: float) -> None:
+        """The pool's timeout for the response begins again; so much of it has passed."""
         attempt, pool, timer = self.life.attempt, self.life.pool, self._timer
         if attempt is None or not attempt.has_timer or pool is None or pool.pool.timeout_s is None:
             return
         if timer is not None:
             timer.cancel()
-        self._timer = self._services.loop.call_later(pool.pool.timeout_s, self._timer_fired)
+        left_s = max(pool.pool.timeout_s - passed_s, 0.0)
+        self._timer = self._services.loop.call_later(left_s, self._timer_fired)
 
     # -- what the endpoint gets
 
@@ -215,6 +220,8 @@ class UploadExchange(Exchange):
     def unblock(self) -> None:
         """The endpoint reads on."""
         self._is_blocked = False
+        if self.life.state == states.SENT:
+            self.life.account.heard_at = self.now()
         self._flush()
 
     def dropped(self, sending: Sending) -> None:
@@ -245,11 +252,17 @@ class UploadExchange(Exchange):
         super().client_gone()
 
     def _timer_fired(self) -> None:
-        if self._left and self.life.state == states.SENT:
-            self._timer = None
-            self._time_anew()
-        else:
+        life = self.life
+        if not self._left or life.state != states.SENT:
             super()._timer_fired()
+            return
+        self._timer = None
+        # While the endpoint reads, it is the client that is waited for.
+        stopped_s = self.now() - life.account.heard_at if self._is_blocked else 0.0
+        if life.pool is not None and stopped_s >= (life.pool.pool.timeout_s or 0.0) > 0.0:
+            super()._timer_fired()
+        else:
+            self._time_anew(stopped_s)
 
     def sweep(self, now: float) -> None:
         """Called about once a second."""

@@ -71,13 +71,37 @@ async def test_a_client_that_leaves_ends_it(start_gateway, sockets, open_session
     assert (load.failures, load.hanging) == (0, 0)
 
 
-async def test_an_endpoint_that_breaks_off_is_blamed(start_gateway, sockets, open_session):
-    """A reset is no end."""
+@pytest.mark.parametrize("how", ["abort", "close"])
+@pytest.mark.parametrize("sent", [b"\x81\x01a", b"\x81\x05he"])
+async def test_an_endpoint_that_breaks_off_is_blamed(start_gateway, sockets, open_session, how, sent):
+    """If neither side has sent a close frame, its process died. The client gets one, where there is room."""
     gateway = await start_gateway(sockets)
     client = await open_session(gateway)
-    sockets.peers[0].transport.abort()
+    peer = sockets.peers[0].transport
+    peer.write(sent)
+    assert await client.reader.readexactly(len(sent)) == sent
+    getattr(peer, how)()
+    end = await client.rest()
+    assert end == (b"\x88\x18\x03\xf6the endpoint broke off" if len(sent) == 3 else b"")
+    await gateway.idle()
+    assert gateway.metric("headgate_gateway_requests_total", outcome="upstream_lost") == 1
+    [load] = next(iter(gateway.shell.plane.pools.values())).loads
+    assert load.failures == 1
+
+
+async def test_an_endpoint_that_only_closes_after_its_client_said_so(
+    start_gateway, sockets, open_session, eventually
+):
+    """Is not to blame: the session was over."""
+    gateway = await start_gateway(sockets)
+    client = await open_session(gateway)
+    sockets.echoes = False
+    client.send(b"\x88\x82abcd\x62\x8a")
+    await eventually(lambda: len(sockets.peers[0].received) == 8)
+    sockets.peers[0].transport.close()
     assert await client.rest() == b""
     await gateway.idle()
+    assert gateway.metric("headgate_gateway_requests_total", outcome="served") == 1
 
 
 async def test_an_idle_one_is_closed(start_gateway, sockets, open_session):
@@ -341,3 +365,58 @@ async def test_sessions_share_a_limit(start_gateway, sockets, open_session):
     await gateway.idle()
     (limit,) = gateway.shell.plane.routes.limits.by_route.values()
     assert [account.used for account in limit.accounts()] == [3000]
+
+
+async def test_a_client_that_goes_on_sending_learns_why_it_ended(
+    start_gateway, start_sockets, open_session, eventually
+):
+    """What it sends meanwhile is discarded: a reset might overtake the close frame. It can do so for a
+    second."""
+    sockets = await start_sockets(echoes=False)
+    gateway = await start_gateway(sockets)
+    gateway.move(0)
+    client = await open_session(gateway)
+    (connection,) = gateway.shell.clients.all
+    connection.exchange.close(1008, "revoked", gateway.shell.now())
+    assert await client.rest() == b"\x88\x09\x03\xf0revoked"
+    for _ in range(3):  # a reset would be told with the second at the latest
+        client.send(b"\x81\x01a")
+        await client.writer.drain()
+        await asyncio.sleep(0.01)
+    assert not client.writer.transport.is_closing()
+    await gateway.idle()
+    assert connection in gateway.shell.clients.all
+    gateway.move(1.5)
+    connection.sweep(gateway.shell.now())
+    await eventually(lambda: not gateway.shell.clients.all)
+
+
+async def test_it_ends_where_its_endpoint_has_ended_a_frame(
+    start_gateway, start_sockets, open_session, eventually
+):
+    """So that there is room for the close frame."""
+    sockets = await start_sockets(echoes=False)
+    gateway = await start_gateway(sockets)
+    client = await open_session(gateway)
+    (connection,) = gateway.shell.clients.all
+    sockets.peers[0].transport.write(b"\x81\x05he")
+    assert await client.reader.readexactly(4) == b"\x81\x05he"
+    connection.exchange.end(1008, "revoked", gateway.shell.now())
+    sockets.peers[0].transport.write(b"llo")
+    assert await client.rest() == b"llo\x88\x09\x03\xf0revoked"
+    client.close()
+    await eventually(lambda: not gateway.shell.clients.all)
+
+
+async def test_it_does_not_wait_for_ever_for_the_end_of_a_frame(start_gateway, start_sockets, open_session):
+    """The second time, it ends within one."""
+    sockets = await start_sockets(echoes=False)
+    gateway = await start_gateway(sockets)
+    client = await open_session(gateway)
+    (connection,) = gateway.shell.clients.all
+    sockets.peers[0].transport.write(b"\x81\x05he")
+    assert await client.reader.readexactly(4) == b"\x81\x05he"
+    session = connection.exchange
+    for _ in range(2):
+        session.end(1008, "revoked", gateway.shell.now())
+    assert await client.rest() == b""

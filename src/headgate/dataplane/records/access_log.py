@@ -300,9 +300,10 @@ def _sent_bytes(life: Life) -> int:
 
 def _limited(held: Reservation, none: str) -> tuple[int | str, int | str]:
     """Input and output tokens charged to the limit; `none` for a direction without one."""
+    before_in, before_out = held.booked or (0, 0)
     return (
-        none if held.input is None else held.input_tokens,
-        none if held.output is None else held.output_tokens,
+        none if held.input is None else before_in + held.input_tokens,
+        none if held.output is None else before_out + held.output_tokens,
     )
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from headgate.requests.refusal import Refusal
 
 _RESET: Final = struct.pack("ii", 1, 0)
+GOODBYE_S: Final = 1.0
+"""How long what a client still sends is read after the end, until it closes the connection itself."""
 LINGER_S: Final = 10.0
 """How long a client may take to read the end."""
 
@@ -58,10 +60,12 @@ class WebSocketConnection(asyncio.Protocol):
             self._session.receive(data)
 
     def eof_received(self) -> bool:
-        """A client that sends nothing more has left."""
-        self._gone()
-        if self._transport is not None:
-            self._transport.abort()
+        """A client that sends nothing more has left, or has read the end. Returning False makes the loop
+        close the connection once all is written."""
+        if self._session is not None:
+            self._gone()
+            if self._transport is not None:
+                self._transport.abort()
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -108,18 +112,34 @@ class WebSocketConnection(asyncio.Protocol):
         )
 
     def exchange_done(self, keep_alive: bool, now: float) -> None:
-        """The session is over, or was refused."""
-        self._session = None
+        """The session is over, or was refused. What the client sends until it has read why is discarded: an
+        immediate close would cause a reset, which might overtake that."""
+        session, self._session = self._session, None
         self._ended_at = now
-        if self._transport is not None:
-            self._transport.close()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._request.parsed.peer.scheme != b"https":  # TLS has no end of one direction
+            transport.write_eof()
+        elif session is None or not session.is_open:
+            transport.close()
+            return
+        transport.resume_reading()
 
     def abort(self) -> None:
-        """Close the connection: an open session with a close frame, one that broke with a reset."""
+        """Close the connection: an open session with a close frame, unless its client reads nothing."""
         session = self._session
-        if session is not None and session.is_open and not session.life.is_over:
-            session.close(GOING_AWAY, "the gateway is shutting down", self._services.now())
-            return
+        if session is not None and session.is_open:
+            now = self._services.now()
+            if not session.life.is_over:
+                session.close(GOING_AWAY, "the gateway is shutting down", now)
+                if self._transport is not None:
+                    self._transport.close()
+                return
+            if not self.is_paused:
+                self.write(session.last_frame())
+                self.exchange_done(False, now)
+                return
         if self._transport is not None:
             sock = self._transport.get_extra_info("socket")
             if sock is not None:
@@ -149,7 +169,7 @@ class WebSocketConnection(asyncio.Protocol):
         """Settings or credentials have changed: end the session of a client that may no longer have it."""
         session = self._session
         if session is not None and session.is_open and (why := self._why_over(session)):
-            session.close(POLICY, why, self._services.now())
+            session.end(POLICY, why, self._services.now())
 
     def _why_over(self, session: SessionExchange) -> str:
         """Why the client may no longer have its session; empty if it may."""
@@ -160,21 +180,31 @@ class WebSocketConnection(asyncio.Protocol):
         """Called about once a second."""
         session = self._session
         if session is None:
-            if self._transport is not None and now - self._ended_at > LINGER_S:
-                self._transport.abort()
+            self._linger(now - self._ended_at)
             return
         # Each time: what changed while it was queued or opened ended nothing.
         if session.is_open and (why := self._why_over(session)):
-            session.close(POLICY, why, now)
+            session.end(POLICY, why, now)
         else:
             session.sweep(now)
 
+    def _linger(self, over_s: float) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if over_s > LINGER_S:
+            transport.abort()
+        elif over_s > GOODBYE_S and not transport.is_closing():
+            transport.close()
+
     def unused_since(self, now: float) -> float | None:
-        return None
+        return self._ended_at if self._session is None else None
 
     def displaced(self) -> str:
         self.abort()
         return self._counted_as
 
     def close_if_idle(self) -> None:
-        """A session is never without a request."""
+        """Only a session that is over is without a request."""
+        if self._session is None and self._transport is not None:
+            self._transport.close()

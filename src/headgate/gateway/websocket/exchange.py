@@ -13,7 +13,7 @@ import httptools
 
 from headgate.gateway.exchange import Client, Exchange
 from headgate.gateway.response import Response
-from headgate.gateway.websocket.frames import GOING_AWAY, TRY_AGAIN_LATER, Frames, close_frame
+from headgate.gateway.websocket.frames import BAD_GATEWAY, GOING_AWAY, TRY_AGAIN_LATER, Frames, close_frame
 from headgate.requests import effects, sessions, states, way
 from headgate.requests.limits import in_sessions
 from headgate.requests.responses import SWITCHING
@@ -73,9 +73,11 @@ class SessionExchange(Exchange):
         "_booked",
         "_early",
         "_early_bytes",
-        "_exhausted",
+        "_ending",
         "_frames",
+        "_sent",
         "_session",
+        "_short_from",
         "_write",
         "is_open",
     )
@@ -85,12 +87,17 @@ class SessionExchange(Exchange):
         self._session = client
         self._received = self.life.received = SessionBody(request.path)
         self._frames = Frames()
+        """Those of the endpoint."""
+        self._sent = Frames()
+        """Those of the client."""
         self._active_at = request.arrived_at
         """When either side last sent anything."""
         self._booked: Usage | None = None
         """What was counted of its tokens so far."""
-        self._exhausted = ""
-        """Why it has to end, once no tokens are left of a limit."""
+        self._short_from = 0.0
+        """When its tokens ran out here, while others may still be leased; else 0."""
+        self._ending: tuple[int, str] | None = None
+        """The code and the reason with which it ends as soon as its endpoint has ended a frame."""
         self._early: list[bytes] = []
         """The client's bytes before the endpoint has agreed."""
         self._early_bytes = 0
@@ -173,8 +180,8 @@ class SessionExchange(Exchange):
         usage = received.tail.usage()
         if usage is not None and usage is not self._booked:
             self._book(usage, now)
-        if self._exhausted:
-            self._services.loop.call_soon(self._end_exhausted)
+        if self._ending is not None:
+            self._services.loop.call_soon(self._end_between)
 
     # -- limits
 
@@ -182,33 +189,37 @@ class SessionExchange(Exchange):
         """A response is complete, and has used tokens."""
         before, self._booked = self._booked, usage
         limit = in_sessions.book(self.life, usage, before, now)
-        if limit is not None and self._timer is None and not self._exhausted:
-            self._run_out(limit, now)
+        if limit is not None and self._timer is None and self._ending is None:
+            self._short_from = now
+            self._run_out(limit, usage, now)
 
-    def _run_out(self, limit: RouteLimit, now: float) -> None:
+    def _run_out(self, limit: RouteLimit, usage: Usage, now: float) -> None:
         """No tokens are left here. Others may be leased; the session goes on until that is known."""
         output_tokens = self.life.decision.scheduled.output_tokens
         waiter = self._services.limit_sources.wait(limit, 1, output_tokens, self._leased)
         if waiter is not None:
             self._timer = waiter
         else:
-            self._exhausted = in_sessions.refused(limit, now)
+            self._exhaust(limit, usage, now)
 
     def _leased(self) -> None:
         """Tokens were leased, or there are none."""
         self._timer = None
-        life, now = self.life, self.now()
-        if life.is_over or life.reservation is not None or self._booked is None:
+        life, usage, now = self.life, self._booked, self.now()
+        if life.is_over or life.reservation is not None or usage is None:
             return
-        limit = in_sessions.reserve(life, self._booked, now)
-        if limit is not None:
-            self._exhausted = in_sessions.refused(limit, now)
-            self._end_exhausted()
+        limit = in_sessions.reserve(life, usage, now)
+        if limit is None:
+            return
+        if now - self._short_from < life.plane.rules.ask_tokens_again_s:
+            self._run_out(limit, usage, now)  # other requests, or a response of this session, took them
+        else:
+            self._exhaust(limit, usage, now)
 
-    def _end_exhausted(self) -> None:
-        """End the session where its endpoint has ended a frame."""
-        if self._frames.is_between and not self.life.is_over:
-            self.close(TRY_AGAIN_LATER, self._exhausted, self.now())
+    def _exhaust(self, limit: RouteLimit, usage: Usage, now: float) -> None:
+        """No tokens are left of a limit. Not at once: the event that used the last ones is sent before."""
+        self._ending = TRY_AGAIN_LATER, in_sessions.refused(self.life, limit, usage, now)
+        self._services.loop.call_soon(self._end_between)
 
     def fast_path(self, data: bytes) -> FastPath | None:
         return None if self.is_open else super().fast_path(data)
@@ -218,6 +229,7 @@ class SessionExchange(Exchange):
     def receive(self, data: bytes) -> None:
         """Bytes of the client."""
         self._active_at = self.now()
+        self._sent.feed(data)
         self.life.account.bytes_in += len(data)
         if self.is_open and self._write is not None and not self._early:
             self._write(data)
@@ -237,19 +249,48 @@ class SessionExchange(Exchange):
 
     # -- ends
 
+    def finished(self, now: float) -> None:
+        """The endpoint has closed the connection. Neither side said so before if its process died."""
+        if not self.is_open or self._frames.is_closing or self._sent.is_closing:
+            super().finished(now)
+            return
+        self._upstream = None
+        told = "it closed the connection without a close frame"
+        lost, life = way.endpoint_lost, self.life
+        self._report(lambda: lost(life, told, now, is_crossed=False, has_begun=True), now)
+
+    def last_frame(self) -> bytes:
+        """For the client of a session that its endpoint has broken off; empty within a frame."""
+        if not self._frames.is_between or self._frames.is_closing:
+            return b""
+        return close_frame(BAD_GATEWAY, "the endpoint broke off")
+
     def sweep(self, now: float) -> None:
         if not self.is_open or self.life.state != states.ANSWERING:
             super().sweep(now)
             return
-        if self._exhausted:
-            self.close(TRY_AGAIN_LATER, self._exhausted, now)
+        if self._ending is not None:
+            self.close(*self._ending, now)
             return
         idle_s = self._services.settings.endpoints.stream_idle_timeout_s
         if now - self._active_at > idle_s:
             self.close(GOING_AWAY, f"nothing was sent for {idle_s:g} s", now)
 
+    def end(self, code: int, reason: str, now: float) -> None:
+        """End an open session where its endpoint has ended a frame; if that does not come, when this is
+        called again, or with the next sweep."""
+        if self._ending is not None or self._frames.is_between:
+            self.close(code, reason, now)
+        else:
+            self._ending = code, reason
+
+    def _end_between(self) -> None:
+        """End it, if it has to, and if its endpoint has ended a frame."""
+        if self._ending is not None and self._frames.is_between and not self.life.is_over:
+            self.close(*self._ending, self.now())
+
     def close(self, code: int, reason: str, now: float) -> None:
-        """End an open session from here."""
+        """End an open session from here, within a frame without a close frame."""
         if self._frames.is_between and not self._frames.is_closing:
             self._client.write(close_frame(code, reason))
         self.life.account.error_message = reason

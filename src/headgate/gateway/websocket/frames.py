@@ -13,11 +13,12 @@ _CONTROL: Final = 8
 GOING_AWAY: Final = 1001
 POLICY: Final = 1008
 TRY_AGAIN_LATER: Final = 1013
+BAD_GATEWAY: Final = 1014
 MAX_REASON_BYTES: Final = 123
 
 
 class Frames:
-    """The position within the frames that an endpoint sends."""
+    """The position within the frames that one side sends."""
 
     __slots__ = ("_head", "_is_control", "_left", "is_closing")
 

@@ -53,8 +53,8 @@ class Parts:
         "_cut",
         "_delimiter",
         "_files",
-        "_lines",
         "_name",
+        "_parts",
         "_start",
         "_state",
         "_wanted",
@@ -71,8 +71,8 @@ class Parts:
         """Where the data begins that is fed next, and the cut data before it."""
         self._cut = b""
         """The end of what was fed, if more must be seen to read it."""
-        self._lines = 0
-        """The number of boundaries so far."""
+        self._parts = 0
+        """The number of parts so far."""
         self._name = b""
         """The wanted part that is being read; empty for any other."""
         self._start = 0
@@ -132,12 +132,12 @@ class Parts:
         after = data[at : at + 2]
         if len(after) < 2:
             return at
-        if self._lines == MAX_PARTS:
-            raise UnclearError(f"it has more than {MAX_PARTS} parts")
-        self._lines += 1
         if after == b"--":
             self._state = _END
+        elif self._parts == MAX_PARTS:
+            raise UnclearError(f"it has more than {MAX_PARTS} parts")
         elif after == b"\r\n":
+            self._parts += 1
             self._state = _HEAD
         else:
             raise UnclearError("a boundary is followed by something else on its line")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headgate.flow.limits import Reservation
 from headgate.requests.limits.headers import duration
 from headgate.requests.limits.reserving import limits_of, reserved_in
 
 if TYPE_CHECKING:
-    from headgate.flow.limits import Reservation, RouteLimit
+    from headgate.flow.limits import RouteLimit
     from headgate.requests.life import Life
     from headgate.requests.reported import Usage
 
@@ -51,8 +52,10 @@ def _charge(life: Life, prompt: int, completion: int, now: float) -> None:
                 account.settle(0, tokens, now)
 
 
-def refused(limit: RouteLimit, now: float) -> str:
-    """Count a session that ends for lack of tokens; returns why, in few words, for its close frame."""
+def refused(life: Life, limit: RouteLimit, usage: Usage, now: float) -> str:
+    """Count a session that ends with this usage for lack of tokens; returns why, in few words, for its close
+    frame."""
+    _hold_nothing(life, usage)
     shortage = limit.shortage(1, now)
     limit.refused(shortage)
     if limit.is_cut_off:
@@ -60,3 +63,12 @@ def refused(limit: RouteLimit, now: float) -> str:
     wait = duration(shortage.wait_s).decode()
     left = f"no {shortage.direction} tokens are left of {shortage.limit} per {shortage.unit}"
     return f"{left}: try again in {wait}"
+
+
+def _hold_nothing(life: Life, usage: Usage) -> None:
+    """Reserve no tokens, so that it is known at the end what was counted."""
+    held = [Reservation(limit, limit.input, 0, limit.output, 0) for limit in limits_of(life)]
+    if held:
+        held[0].also = tuple(held[1:])
+        held[0].booked = usage.prompt, usage.completion
+        life.reservation = held[0]

@@ -66,7 +66,8 @@ class Exchange:
                         raise ApiError(400, "The client went away before its body was complete")
                     body += message["body"]
                     if len(body) > limit:
-                        raise ApiError(413, f"The body is larger than {limit} bytes; send a shorter prompt")
+                        told = f"The body is larger than {limit} bytes; send less, or raise"
+                        raise ApiError(413, f"{told} --max-request-body-size-mb of the simulated engine")
                     if not message["more_body"]:
                         return bytes(body)
         except TimeoutError as error:
