@@ -4,6 +4,7 @@ import base64
 import datetime
 import json
 import os
+import shlex
 import signal
 import ssl
 import subprocess
@@ -13,6 +14,7 @@ import time
 import httpx2
 import pytest
 
+from headgate.auth import keys
 from headgate.cli.gateway import configuration
 from headgate.gateway import setting_types
 from headgate.serving import certificates
@@ -62,6 +64,19 @@ async def test_a_first_try_on_all_addresses_can_be_verified(start_gateway, tmp_p
     *_, ca, url = try_.split()
     assert url.startswith("https://localhost:")
     assert json.loads(curl(ca, url))["object"] == "list"
+
+
+async def test_a_first_try_with_keys_says_where_the_key_goes(start_gateway, tmp_path, monkeypatch):
+    """The command as printed answers once a real key is in its place."""
+    monkeypatch.chdir(tmp_path)
+    shown, made = keys.create("team", "")
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps([{name: getattr(made, name) for name in ("id", "tenant", "sha256")}]))
+    file.chmod(0o600)
+    gateway = await start_gateway("--tls-self-signed", "--auth-keys-file", str(file))
+    (try_,) = [line for line in gateway.said().splitlines() if line.startswith("try: curl ")]
+    _, ca, *header, url = shlex.split(try_.replace("KEY", shown).removeprefix("try: curl "))
+    assert json.loads(curl(ca, *header, url))["object"] == "list"
 
 
 @pytest.mark.parametrize("place", ["flag", "file"])

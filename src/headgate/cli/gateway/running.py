@@ -132,7 +132,9 @@ async def _announce(supervisor: Supervisor, own: Files | None) -> None:
             f"its certificate is self-signed, with the SHA-256 fingerprint {own.fingerprint}", err=True
         )
         reached = f"https://{own.host}:{here.api[0].getsockname()[1]}" if own.host else api
-        process.say(f"try: curl --cacert {own.ca} {reached}/v1/models", err=True)
+        needs_key = supervisor.configuration.settings.auth.is_on
+        credentials = " -H 'authorization: Bearer KEY'" if needs_key else ""
+        process.say(f"try: curl --cacert {own.ca}{credentials} {reached}/v1/models", err=True)
 
 
 class _Signals:
