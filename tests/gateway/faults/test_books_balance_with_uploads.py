@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
-from stories import Stories, Transport
+from request_stories import Stories, Transport
 
 from headgate.gateway import listener
 from headgate.gateway.upload_exchange import HELD_BYTES, UploadExchange

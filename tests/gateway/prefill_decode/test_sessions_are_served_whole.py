@@ -4,6 +4,7 @@ OPENING = (
     b"GET /v1/realtime?model=m HTTP/1.1\r\nhost: g\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
     b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
+CLOSE = b"\x88\x02\x03\xe8"
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
 
 
@@ -19,7 +20,9 @@ async def test_a_session(split):
     assert await client.reader.readexactly(3) == b"\x81\x01a"
     assert fleet.decisions("form") == 1
     assert not fleet.prefill[0].calls
+    call.write(CLOSE)
     call.close()
+    assert await client.reader.readexactly(len(CLOSE)) == CLOSE
     assert await client.is_closed()
 
 
