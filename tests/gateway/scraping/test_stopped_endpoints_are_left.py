@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -121,6 +122,11 @@ async def test_requests_with_a_part_of_a_response_stay(start_looking, start_endp
     assert gateway.metric("headgate_gateway_attempts_failed_total") == 0
 
 
+def _state_of(pid):
+    """As ps shows it: T once the process has stopped, which SIGSTOP does not wait for."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 async def test_a_stopped_process(start_looking, start_endpoint, eventually):
     """The same with a real one, which gets SIGSTOP."""
     process = await asyncio.create_subprocess_exec(
@@ -133,6 +139,7 @@ async def test_a_stopped_process(start_looking, start_endpoint, eventually):
         await eventually(lambda: all(gateway.shell.scraper.watch(load).heard_at > 0 for load in pool.loads))
         assert (await gateway.ask()).body == b"stopped"
         os.kill(process.pid, signal.SIGSTOP)
+        await eventually(lambda: _state_of(process.pid) == "T")
         asking = asyncio.create_task(gateway.ask())
         await asyncio.sleep(0.2)
         gateway.move(LONG_S)
