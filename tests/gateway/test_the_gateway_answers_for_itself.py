@@ -140,3 +140,14 @@ async def test_http_1_0_is_served_one_request_a_connection(gateway):
     client.send(b"GET /healthz HTTP/1.0\r\nconnection: keep-alive\r\n\r\n")
     assert (await client.response()).header("connection") == "close"
     assert await client.is_closed()
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/models", "/v1/models/m"])
+async def test_models_are_not_listed_before_they_are_known(start_gateway, start_endpoint, path):
+    """A client that lists them once, at its own start, would find none for ever."""
+    gateway = await start_gateway()
+    early = await _get(gateway, path)
+    assert (early.status, early.json["error"]["code"]) == (503, "not_ready")
+    assert early.header("retry-after")
+    gateway.serve([await start_endpoint()])
+    assert (await _get(gateway, path)).status == 200

@@ -81,7 +81,7 @@ def _look_for_pool(
         )
     if match is None:
         if not known.is_ready:
-            return _not_ready()
+            return not_ready()
         is_known = routing.is_named(known.snapshot, model)
         if is_known:
             return Refusal.no_rule_matches(model)
@@ -104,7 +104,8 @@ def leads_to(known: Surroundings, model: str, pool: ObjectRef) -> routing.Match 
     return None
 
 
-def _not_ready() -> Refusal:
+def not_ready() -> Refusal:
+    """What models and pools there are is not known yet."""
     return Refusal.unavailable("the gateway has not loaded its routes yet", code="not_ready")
 
 
