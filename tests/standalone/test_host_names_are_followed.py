@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
+import dns.asyncresolver
+import dns.resolver
 import pytest
 
 from headgate.standalone import endpoint, resolving, urls, watching
@@ -110,6 +112,27 @@ async def test_records_are_looked_up_again_when_they_expire(names, until) -> Non
     assert found.ttl_s == 3600
     async with following("http://gpus.test:1", Resolver([names.address])):
         await until(lambda: names.asked.count(("gpus.test", "A")) >= 4)
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_url_that_is_stopped_in_a_lookup_has_ended(names, monkeypatch, is_answered) -> None:
+    """Although the answer, or its failure, comes at that moment: asyncio.wait_for, by which dnspython waits,
+    returns it then in Python 3.11, as if nobody had cancelled."""
+    real, is_asked = dns.asyncresolver.Resolver.resolve, asyncio.Event()
+    names.say("gpus.test", "A", "127.0.0.1")
+
+    async def resolve(self: dns.asyncresolver.Resolver, *asked: str) -> dns.resolver.Answer:
+        with contextlib.suppress(asyncio.CancelledError):
+            is_asked.set()
+            await asyncio.Event().wait()
+        if not is_answered:
+            raise dns.resolver.LifetimeTimeout(timeout=1, errors=[])
+        return await real(self, *asked)
+
+    monkeypatch.setattr(dns.asyncresolver.Resolver, "resolve", resolve)
+    monkeypatch.setattr(resolving, "TIMEOUT_S", 60.0)
+    async with asyncio.timeout(30), following("http://gpus.test:1", Resolver([names.address])):
+        await is_asked.wait()
 
 
 async def test_targets_of_a_service_are_endpoints(names, start_engine, until) -> None:

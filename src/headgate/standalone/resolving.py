@@ -62,6 +62,15 @@ class Resolver:
         if url.is_address:
             return Found((Server(url.host, url.port),))
         try:
+            return await self._found(url)
+        finally:
+            # dnspython waits by asyncio.wait_for, which may swallow a cancellation in Python 3.11.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError
+
+    async def _found(self, url: EndpointUrl) -> Found:
+        try:
             async with asyncio.timeout(TIMEOUT_S):
                 found = await (self._of_service(url) if url.is_srv else self._of_host(url.host, url.port))
         except TimeoutError:

@@ -53,7 +53,8 @@ class SignalsPage:
                 starved = self._supervisor.workers.starved.next
                 yield await self._fresh() + b"\n"
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(starved.wait(), INTERVAL_S)
+                    async with asyncio.timeout(INTERVAL_S):  # not wait_for, which may swallow a cancellation
+                        await starved.wait()
         finally:
             self._watches -= 1
 

@@ -147,7 +147,8 @@ class _Worker:
             interval_s = min(COUNT_INTERVAL_S, hang_s / 4) if hang_s else COUNT_INTERVAL_S
             self._changed.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), interval_s)
+                async with asyncio.timeout(interval_s):  # not wait_for, which may swallow a cancellation
+                    await self._changed.wait()
             if not self._is_hushed:
                 self._channel.send(messages.Counted(0, sums.families(self._service.registry)))
 
