@@ -10,10 +10,34 @@ from typing import Any, Final, cast
 
 import yaml
 
-__all__ = ["LOADER", "AliasError", "TooDeepError", "check", "is_larger"]
+__all__ = ["LOADER", "WITHOUT_TIMES", "AliasError", "NotingLoader", "TooDeepError", "check", "is_larger"]
 
 LOADER: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """A safe loader, the fastest there is."""
+WITHOUT_TIMES: Final = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+"""The implicit resolvers of a loader that reads times as text, as Kubernetes does."""
+
+
+class NotingLoader(LOADER):  # type: ignore[misc]
+    """Notes the keys that a mapping has twice, of which the last counts."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.repeated: list[tuple[str, int]] = []
+        """Keys, and the lines where they are repeated, counted from 1."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen = set[str]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    self.repeated.append((key.value, key.start_mark.line + 1))
+                seen.add(key.value)
+        made: dict[Any, Any] = super().construct_mapping(node, deep)
+        return made
 
 
 class TooDeepError(yaml.MarkedYAMLError):

@@ -83,8 +83,8 @@ def check(new: Object, old: Object | None = None, others: View = NOBODY) -> Find
     if rules is None:
         return found
     before = None if old is None else FieldCursor(old)
-    if old is not None and _desired(new) == _desired(old):
-        found.within = _changed_annotations(place, FieldCursor(old))
+    if before is not None and _desired(new) == _desired(before.mapping):
+        found.within = _changed_annotations(place, before)
         if not found.within:
             return found
     elif (told := UNATTENDED.get((group, kind))) is not None:

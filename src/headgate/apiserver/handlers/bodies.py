@@ -191,32 +191,10 @@ def _joined(path: str, name: str) -> str:
     return f"{path}.{name}"[:MAX_PATH] if path else name[:MAX_PATH]
 
 
-if yaml.__with_libyaml__:
-    from yaml import CSafeLoader as _SafeLoader  # five times as fast
-else:
-    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
-
-
-class _Loader(_SafeLoader):
+class _Loader(bounded_yaml.NotingLoader):
     """YAML limited to JSON's types: no timestamps."""
 
-    yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def __init__(self, body: bytes) -> None:
-        super().__init__(body)
-        self.duplicates: list[str] = []
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                at = key.start_mark.line + 1
-                self.duplicates.append(f'line {at}: key "{key.value}" already set in map')
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
-        return super().construct_mapping(node, deep)
+    yaml_implicit_resolvers = bounded_yaml.WITHOUT_TIMES
 
 
 def _decode_yaml(body: bytes) -> tuple[Any, list[str]]:
@@ -231,7 +209,8 @@ def _decode_yaml(body: bytes) -> tuple[Any, list[str]]:
         finally:
             loader.dispose()
         # Anything in YAML that JSON does not have (sets, binary, NaN keys) is rejected here.
-        return msgspec.json.decode(msgspec.json.encode(loaded)), loader.duplicates
+        duplicates = [f'line {line}: key "{name}" already set in map' for name, line in loader.repeated]
+        return msgspec.json.decode(msgspec.json.encode(loaded)), duplicates
     except bounded_yaml.TooDeepError as error:
         raise errors.too_deep(MAX_DEPTH) from error
     except bounded_yaml.AliasError as error:

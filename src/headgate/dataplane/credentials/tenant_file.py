@@ -52,13 +52,7 @@ def read(path: Path) -> dict[str, Tenant]:
 
 
 class _Loader(bounded_yaml.LOADER):  # type: ignore[misc]
-    """Reads times as text, as Kubernetes does."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    letter: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
-    for letter, resolvers in _Loader.yaml_implicit_resolvers.items()
-}
+    yaml_implicit_resolvers = bounded_yaml.WITHOUT_TIMES
 
 
 def _tenant(document: Any, place: str) -> Tenant:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-import yaml
 
 from headgate import bounded_yaml, private_files, routing
 from headgate.api.fallbacks import is_provider_name
@@ -159,7 +158,7 @@ def problems(file: str | None) -> list[str]:
 def _document(path: Path, content: bytes, problems: _Problems) -> Any:
     try:
         bounded_yaml.check(content, MAX_LEVELS, with_aliases=True)
-        loader = _Loader(content)
+        loader = bounded_yaml.NotingLoader(content)
         try:
             document = loader.get_single_data()
         finally:
@@ -169,26 +168,8 @@ def _document(path: Path, content: bytes, problems: _Problems) -> Any:
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}" if mark is not None else ""
         raise ProviderFileError([f"{path} is not YAML: {problem}{place}"]) from None
-    problems += [f"{path}: {each}" for each in loader.repeated]
+    problems += [f"{path}: line {line}: {name[:64]!r} is there twice" for name, line in loader.repeated]
     return document
-
-
-class _Loader(bounded_yaml.LOADER):  # type: ignore[misc]
-    """Notes names that occur twice in a mapping, of which YAML's usual loader takes the last."""
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__(content)
-        self.repeated: list[str] = []
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen = set[str]()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    self.repeated.append(f"line {key.start_mark.line + 1}: {key.value[:64]!r} is there twice")
-                seen.add(key.value)
-        made: dict[Any, Any] = super().construct_mapping(node, deep)
-        return made
 
 
 def _read(path: Path, name: object, value: object, problems: _Problems) -> Read | None:
