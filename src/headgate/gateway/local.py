@@ -9,7 +9,6 @@ from headgate.dataplane.bodies import LONG_BYTES
 from headgate.gateway import refusals
 from headgate.gateway.websocket import opening
 from headgate.requests import paths
-from headgate.requests.deciding.pools import not_ready
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def respond(services: Services, request: Request) -> tuple[bytes, ...]:
     elif path in _MODELS:
         if services.plane.is_ready:
             return _reply(request, 200, services.models.body(request.tenant))
-        refusal = not_ready()  # an empty list would say that no model is served
+        refusal = Refusal.not_ready()  # an empty list would say that no model is served
     elif path.startswith(paths.OWN_BELOW):
         # Some clients escape the slashes of "organisation/model", others do not.
         name = urllib.parse.unquote(path.partition("/models/")[2])
@@ -51,7 +50,7 @@ def respond(services: Services, request: Request) -> tuple[bytes, ...]:
         elif entry is not None:
             return _reply(request, 200, entry)
         else:
-            refusal = Refusal.model_not_found(name) if services.plane.is_ready else not_ready()
+            refusal = Refusal.model_not_found(name) if services.plane.is_ready else Refusal.not_ready()
     else:
         refusal = Refusal.bad_request(
             f"there is nothing at {path[:256]}: neither a page of the gateway, nor a path that it forwards; "

@@ -90,6 +90,11 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return cls.missing(f"no route serves the model {model[:256]!r}: {hint}", code="model_not_found")
 
     @classmethod
+    def not_ready(cls) -> Refusal:
+        """What models and pools there are is not known yet."""
+        return cls.unavailable("the gateway has not loaded its routes yet", code="not_ready")
+
+    @classmethod
     def no_rule_matches(cls, model: str) -> Refusal:
         """Reveals nothing about the rules: what they match may be a secret between operator and client."""
         why = f"the model {model[:256]!r} is served, but not for this request: no rule of its routes matches"

@@ -81,7 +81,7 @@ def _look_for_pool(
         )
     if match is None:
         if not known.is_ready:
-            return not_ready()
+            return Refusal.not_ready()
         is_known = routing.is_named(known.snapshot, model)
         if is_known:
             return Refusal.no_rule_matches(model)
@@ -102,11 +102,6 @@ def leads_to(known: Surroundings, model: str, pool: ObjectRef) -> routing.Match 
                 if rule.pattern is None and rule.has_weight and all(t.pool == pool for t in rule.targets):
                     return routing.Match(route, rule, is_adapter)
     return None
-
-
-def not_ready() -> Refusal:
-    """What models and pools there are is not known yet."""
-    return Refusal.unavailable("the gateway has not loaded its routes yet", code="not_ready")
 
 
 def _no_target(match: routing.Match, model: str) -> Refusal:
