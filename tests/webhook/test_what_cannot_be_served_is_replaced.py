@@ -67,6 +67,14 @@ def test_it_is_not_served_and_a_new_one_is_issued(issued: Issued) -> None:
     assert rotation.served(after, TERMS, NOW, None) == after.coming
 
 
+def test_any_encrypted_key_is_refused() -> None:
+    """Even if a wrong password decrypts it to bytes with a valid end, as it does for one key in 256."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for _ in range(100):
+        with pytest.raises(ssl.SSLError, match="a private key is encrypted"):
+            certificates.load(context, GOOD._replace(cert=encrypted() + GOOD.cert))
+
+
 def test_what_is_issued_is_accepted() -> None:
     """Alone, without a line break at its end, and followed by other certificates of its chain."""
     chain = GOOD._replace(cert=GOOD.cert + GOOD.ca)

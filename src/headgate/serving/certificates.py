@@ -104,10 +104,15 @@ def load(context: ssl.SSLContext, issued: Issued) -> None:
     try:
         os.write(descriptor, issued.cert + b"\n" + issued.key)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        # Without a password, an encrypted key among the certificates would ask the terminal for one.
-        context.load_cert_chain(f"/dev/fd/{descriptor}", password=b"")
+        context.load_cert_chain(f"/dev/fd/{descriptor}", password=_refuse_encrypted)
     finally:
         os.close(descriptor)
+
+
+def _refuse_encrypted() -> str:
+    """For an encrypted key. OpenSSL would ask the terminal for its password. A wrong one decrypts one key in
+    some hundreds to bytes that OpenSSL skips, so that it sometimes accepts the certificate."""
+    raise ssl.SSLError("a private key is encrypted")
 
 
 def _private_file() -> int:
