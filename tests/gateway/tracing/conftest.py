@@ -70,3 +70,5 @@ async def start_exporting(start_gateway, collector):
     yield start
     for made in running:
         made.close()
+        made.sender._process.kill()  # it waits for a collector that does not respond
+        made.sender._process.wait()
