@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import pty
 import re
@@ -268,7 +269,7 @@ def test_the_api_server_forwards_to_node_and_pod(cluster, pod):
     assert cluster.kubectl("get", "--raw", path) == "xxxxxxx"
 
 
-def test_callers_need_an_identity_and_a_right(cluster, pod):
+def test_callers_need_an_identity_and_a_right(cluster, pod, eventually):
     """By token: without one, with an unknown one, without a right, and with it."""
     namespace = pod[1]
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
@@ -280,6 +281,9 @@ def test_callers_need_an_identity_and_a_right(cluster, pod):
     cluster.kubectl("create", "clusterrolebinding", namespace, "--clusterrole=reads-nodes", to)
     tokens = {name: cluster.kubectl("create", "token", name, *pod).strip() for name in ("reader", "stranger")}
     log = f"/containerLogs/{namespace}/web/engine"
+    # The API server acts by a new binding a moment later, and a node remembers for a while that it refused.
+    reader = f"system:serviceaccount:{namespace}:reader"
+    eventually(lambda: all(may_get(cluster, reader, each) for each in ("healthz", "proxy")))
     assert [ask(log, token)[0] for token in ("", "unknown", tokens["stranger"])] == [401, 401, 403]
     refused = ask("/healthz", tokens["stranger"])[1]
     assert f'user "system:serviceaccount:{namespace}:stranger" has no right to get nodes/healthz' in refused
@@ -287,6 +291,15 @@ def test_callers_need_an_identity_and_a_right(cluster, pod):
     assert ask(log, tokens["reader"]) == (200, "first\nsecond\n")
     assert ask(f"/exec/{namespace}/web/engine?command=id&output=1", tokens["reader"])[0] == 403
     cluster.kubectl("delete", "clusterrole/reads-nodes", f"clusterrolebinding/{namespace}")
+
+
+def may_get(cluster, user, subresource):
+    """Whether the API server grants this of nodes."""
+    attributes = {"verb": "get", "resource": "nodes", "subresource": subresource}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+    review |= {"spec": {"user": user, "resourceAttributes": attributes}}
+    reviewed = cluster.kubectl("create", "-o", "json", "-f", "-", text=json.dumps(review))
+    return json.loads(reviewed)["status"].get("allowed", False)
 
 
 def ask(path, token):
