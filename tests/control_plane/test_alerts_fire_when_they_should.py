@@ -154,6 +154,13 @@ CASES = {
         "i cannot read its files of keys or tenants; what they said before is in effect",
         instance="i",
     ),
+    "HeadgateProvidersInvalid": gauge(
+        "headgate_gateway_providers_valid",
+        "0",
+        "1",
+        "i cannot read its file of external providers; what it said before is in effect",
+        instance="i",
+    ),
     "HeadgateProviderUnusable": gauge(
         "headgate_gateway_provider_usable",
         "0",

@@ -44,6 +44,7 @@ AFTER_AN_EVENT = {
     "headgate_gateway_objects_invalid_files",
     "headgate_gateway_pool_first_token_objectives_total",
     "headgate_gateway_provider_usable",
+    "headgate_gateway_providers_valid",
     "headgate_gateway_rejected_total",
     "headgate_gateway_retries_total",
     "headgate_gateway_tenant_requests_total",

@@ -54,7 +54,7 @@ async def test_tenants_are_shown_with_their_limits(gateway):
     """By the names under which their limits are counted."""
     spec = {"models": ["a"], "share": 2, "limits": [{"unit": "minute", "inputTokensPerUnit": 5}]}
     tenant = msgspec.convert({"metadata": {"name": "t"}, "spec": spec | {"priority": {"max": 0}}}, Tenant)
-    shown = routes_shown.shown(gateway.shell.plane.snapshot, (), {"t": tenant}, ["no Pods"])
+    shown = routes_shown.shown(gateway.shell.plane.snapshot, (), {"t": tenant}, (), ["no Pods"])
     (found,) = shown.tenants
     assert (found.name, found.models, found.share, found.limits) == ("t", ["a"], 2, ["tenant/t/minute"])
     assert (found.lowest, found.highest, shown.denied) == (None, 0, ["no Pods"])

@@ -135,6 +135,14 @@ GROUPS: Final = {
             "effect",
         ),
         Alert(
+            "HeadgateProvidersInvalid",
+            "headgate_gateway_providers_valid == 0",
+            "1m",
+            "warning",
+            "{{ $labels.instance }} cannot read its file of external providers; what it said before is in "
+            "effect",
+        ),
+        Alert(
             "HeadgateProviderUnusable",
             "headgate_gateway_provider_usable == 0",
             "1m",

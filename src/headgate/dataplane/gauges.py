@@ -286,7 +286,7 @@ class _Reader:
         ]
 
     def problems(self) -> _Samples:
-        return [((), len(self._process.plane.snapshot.problems))]
+        return [((), len(self._process.plane.problems()))]
 
     def denied(self) -> _Samples:
         return [

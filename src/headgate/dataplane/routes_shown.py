@@ -14,7 +14,7 @@ from headgate.routing.gateway_api import InvalidBackend
 
 if TYPE_CHECKING:
     from headgate.api import Tenant
-    from headgate.routing import Route, Rule, Snapshot
+    from headgate.routing import Problem, Route, Rule, Snapshot
     from headgate.routing.gateway_api import Backend, EntryRule
 
 MAX_ROUTES: Final = 1000
@@ -76,14 +76,17 @@ class RoutesPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown(
-    snapshot: Snapshot, entry_rules: Iterable[EntryRule], tenants: Mapping[str, Tenant], denied: list[str]
+    snapshot: Snapshot,
+    entry_rules: Iterable[EntryRule],
+    tenants: Mapping[str, Tenant],
+    problems: Sequence[Problem],
+    denied: list[str],
 ) -> RoutesPage:
     """What is in effect, up to the limits above. `entry_rules` are those of HTTPRoutes."""
     routes = {route.name: route for route in snapshot.routes()}
     http_routes: dict[str, list[EntryRule]] = {}
     for each in entry_rules:
         http_routes.setdefault(each.as_route.name, []).append(each)
-    problems = snapshot.problems
     names = [*sorted(routes), *sorted(http_routes)]
     return RoutesPage(
         routes=[

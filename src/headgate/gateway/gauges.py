@@ -62,6 +62,14 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
             over="max",
         ),
         Gauge(
+            f"{prefix}_providers_valid",
+            "Whether the present content of the file of external providers is in effect; if not, the last "
+            "valid one is.",
+            (),
+            read.providers_file,
+            over="max",
+        ),
+        Gauge(
             f"{prefix}_held_body_bytes",
             "Bytes of request bodies in memory; clients.max_bodies_bytes limits them per worker.",
             (),
@@ -99,6 +107,10 @@ class _Reader:
         found = self._shell.plane.providers
         unusable = [name for name in found.troubles if name]
         return [((name,), float(name in found.by_name)) for name in (*found.by_name, *unusable)]
+
+    def providers_file(self) -> _Samples:
+        providers = self._shell.services.providers
+        return [((), float(providers.is_valid))] if providers.has_file else []
 
     def body_bytes(self) -> _Samples:
         return [((), self._shell.services.bodies.held)]

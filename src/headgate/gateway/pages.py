@@ -48,7 +48,7 @@ def admin_page(shell: Shell) -> Starlette:
     async def routes(_: Request) -> Response:
         tenants, denied = shell.services.credentials.tenants, [str(each) for each in shell.denied()]
         rules = shell.gateways.entry_points.rules
-        shown = routes_shown.shown(shell.plane.snapshot, rules, tenants, denied)
+        shown = routes_shown.shown(shell.plane.snapshot, rules, tenants, shell.plane.problems(), denied)
         return Response(msgspec.json.encode(shown), media_type="application/json")
 
     async def limits(_: Request) -> Response:
@@ -112,7 +112,7 @@ def describe(shell: Shell) -> dict[str, object]:
                 "reason": problem.reason,
                 "message": problem.message,
             }
-            for problem in snapshot.problems
+            for problem in shell.plane.problems()
         ],
         "denied": [
             {"kind": denied.resource.kind, "namespace": denied.namespace, "message": str(denied)}

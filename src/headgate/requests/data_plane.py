@@ -189,10 +189,14 @@ class DataPlane:
                 made[provider.name] = Known(
                     provider, provider.route(), self._pool_state(provider.pool(), now)
                 )
-        known.by_name, known.troubles = made, troubles
+        known.use(made, troubles, listed)
         self._keep_endpoints(self.snapshot)
         limited = [each.route() for each in listed if each.limits is not None]
         return self.routes.limits.use_providers(limited, now)
+
+    def problems(self) -> tuple[routing.Problem, ...]:
+        """What will not do what the authors of objects intended."""
+        return self.snapshot.problems + self.providers.problems(self.snapshot)
 
     def present(self, key: ObjectRef) -> PoolState | None:
         """A pool, or an external provider, as it is now; None if it is gone."""

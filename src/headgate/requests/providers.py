@@ -6,7 +6,7 @@ requests of the other shape: nothing is translated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate import routing
@@ -53,12 +53,16 @@ class Found(NamedTuple):
 class Providers:
     """Owned by the routes of a data plane."""
 
-    __slots__ = ("by_name", "troubles")
+    __slots__ = ("_listed", "_problems", "by_name", "troubles")
 
     def __init__(self) -> None:
         self.by_name: dict[str, Known] = {}
         self.troubles: Mapping[str, str] = {}
         """Why others of the settings cannot be used, by their name."""
+        self._listed: Mapping[str, routing.Provider] | None = None
+        """All of the settings; None where nobody lists any, as in a picker."""
+        self._problems: tuple[routing.Snapshot, tuple[routing.Problem, ...]] | None = None
+        """Those of one snapshot."""
 
     def pool(self, key: ObjectRef) -> PoolState | None:
         """The state of a provider; None for pools of objects."""
@@ -68,25 +72,38 @@ class Providers:
     def pools(self) -> list[PoolState]:
         return [known.pool for known in self.by_name.values()]
 
+    def use(
+        self, by_name: dict[str, Known], troubles: Mapping[str, str], listed: Iterable[routing.Provider]
+    ) -> None:
+        """Take those that can be used, why others cannot, and all that the settings list."""
+        self.by_name, self.troubles = by_name, troubles
+        self._listed, self._problems = {each.name: each for each in listed}, None
+
+    def problems(self, snapshot: routing.Snapshot) -> tuple[routing.Problem, ...]:
+        """Fallbacks to providers or models that the settings do not list; a scan of all routes and pools,
+        once for each snapshot."""
+        if self._listed is None:
+            return ()
+        if self._problems is None or self._problems[0] is not snapshot:
+            self._problems = snapshot, routing.unlisted(snapshot, self._listed)
+        return self._problems[1]
+
     def find(self, next: routing.Next, request: ClientRequest) -> Found | Refusal:
         """Where a request goes; or why not, for explanations."""
         name = next.provider
         known = self.by_name.get(name)
         if known is None:
-            why = self.troubles.get(name) or "there is no such provider in the gateway's providers.file"
-            return _passed_over(f"{name}: {why}")
+            why = self.troubles.get(name)
+            return _passed_over(f"{name}: {why}" if why else routing.not_listed(next, None))
         provider, path = known.provider, request.path
         hops = hops_of(request)
         if hops >= MAX_HOPS:
             return _passed_over(f"{hops} gateways sent the request to providers already, maybe in a circle")
         if path not in PATHS[provider.shape]:
             return _passed_over(f"{name} has the API of {provider.shape}, which does not serve {path[:256]}")
+        if why := routing.not_listed(next, provider):
+            return _passed_over(why)
         model = next.model or provider.models[0]
-        if model not in provider.models:
-            allowed = ", ".join(provider.models)
-            return _passed_over(
-                f"{model[:256]} is none of the models that {name} may be asked for: {allowed}"
-            )
         target = routing.Target(provider.key, 1, model)
         match = routing.Match(known.route, known.route.rules[0], is_adapter=False)
         return Found(Destination(match, target, known.pool), f"{name}/{model}")

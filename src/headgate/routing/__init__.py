@@ -8,6 +8,7 @@ dialect, except for its name.
 
 from headgate.routing.endpoints import is_page_path, is_prefix
 from headgate.routing.explain import Reading, RouteReading, RuleReading, conditions, explain
+from headgate.routing.fallbacks import not_listed, unlisted
 from headgate.routing.inference_models import HEADERS as OBJECTIVE_HEADERS
 from headgate.routing.inference_models import MODEL_NAME_IN_USE, REF_NOT_FOUND
 from headgate.routing.inference_pools import InferencePool
@@ -119,9 +120,11 @@ __all__ = [
     "models_of",
     "name_of",
     "named_pool",
+    "not_listed",
     "reduced_pod",
     "ref_of",
     "selector_of",
     "takers",
     "translate",
+    "unlisted",
 ]

@@ -6,10 +6,12 @@ from collections.abc import Collection, Mapping
 
 from headgate import api
 from headgate.api import fallbacks, marks
-from headgate.routing.problems import INVALID_ANNOTATION, Report, Reporter
-from headgate.routing.snapshot import Fallback, Next
+from headgate.routing.problems import INVALID_ANNOTATION, Problem, Report, Reporter
+from headgate.routing.providers import Provider
+from headgate.routing.snapshot import Fallback, Next, Snapshot
 
 POOL_NOT_FOUND = "FallbackNotFound"
+PROVIDER_NOT_LISTED = "FallbackNotListed"
 FIELD = f"metadata.annotations[{marks.FALLBACK}]"
 
 
@@ -50,6 +52,29 @@ def check(
     named = pools_of(annotations, kind, reporter.ref.key.namespace)
     for pool in sorted(named - set(pools)):
         reporter.report(FIELD, POOL_NOT_FOUND, f"there is no {pool}")
+
+
+def not_listed(next: Next, provider: Provider | None) -> str:
+    """Why a provider may not be asked for a model; empty if it may. It is None if no settings list it."""
+    if provider is None:
+        return f"{next.provider}: there is no such provider in the gateway's providers.file"
+    if not next.model or next.model in provider.models:
+        return ""
+    allowed = ", ".join(provider.models)
+    return f"{next.model[:256]} is none of the models that {next.provider} may be asked for: {allowed}"
+
+
+def unlisted(snapshot: Snapshot, listed: Mapping[str, Provider]) -> tuple[Problem, ...]:
+    """Fallbacks to providers and models that are not listed, by routes and pools."""
+    named = [(each.key, each.fallback) for each in snapshot.routes() if each.fallback is not None]
+    named += [(each.key, each.fallback) for each in snapshot.pools.values() if each.fallback is not None]
+    found: dict[tuple[api.ObjectRef, Next], Problem] = {}
+    for key, fallback in named:
+        for next in fallback.next:
+            why = not_listed(next, listed.get(next.provider)) if next.provider else ""
+            if why:
+                found[key, next] = Problem(key.kind, key.key, FIELD, PROVIDER_NOT_LISTED, why)
+    return tuple(found.values())
 
 
 def _ignored(field: str, reason: str, message: str) -> None:

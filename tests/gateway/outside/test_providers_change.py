@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from headgate.gateway import gauges
+from headgate.gateway import gauges, pages
 
 CHAT = {"model": "big", "messages": []}
 
@@ -57,6 +57,8 @@ async def test_a_bad_edit(outside, cloud, text, caplog):
     assert "what it said before stays in effect" in caplog.text
     assert (await gateway.ask(CHAT)).status == 200
     assert gateway.shell.statistics()["providers"]["troubles"][""]
+    gauges.add_gauges(gateway.registry, gateway.shell)
+    assert gateway.metric("headgate_gateway_providers_valid") == 0
     outside.write(cloud={"url": f"https://127.0.0.1:{cloud.port}"})
     caplog.set_level(logging.INFO)
     gateway.shell.services.providers.look()
@@ -165,6 +167,27 @@ async def test_a_key_in_the_environment(outside, cloud, monkeypatch):
     gateway = await outside.gateway(cloud, key={"environment": "CLOUD_KEY"})
     await gateway.ask(CHAT)
     assert cloud.calls[0].header("authorization") == "Bearer sk-environment"
+
+
+async def test_names_that_nobody_lists_are_problems_of_their_objects(outside, cloud):
+    """Until the file lists them."""
+    gateway = await outside.gateway(cloud, "provider=cloud", "provider=cloud/huge", "provider=lost")
+    url = f"https://127.0.0.1:{cloud.port}"
+
+    def told():
+        return [each["message"] for each in pages.describe(gateway.shell)["problems"]]
+
+    assert told() == [
+        "huge is none of the models that cloud may be asked for: mini",
+        "lost: there is no such provider in the gateway's providers.file",
+    ]
+    (problem, _) = gateway.shell.plane.problems()
+    assert problem.field == "metadata.annotations[headgate.dev/fallback]"
+    outside.write(cloud={"url": url, "models": ["mini", "huge"]}, lost={"url": url})
+    gateway.shell.services.providers.look()
+    assert told() == []
+    gateway.shell.change(gateway.shell.settings.replace(providers_file=None))
+    assert len(told()) == 3
 
 
 async def test_explanations_say_where_it_goes(outside, cloud, provider_key):

@@ -51,6 +51,16 @@ class Providers:
             self._seen = None
             self.look()
 
+    @property
+    def has_file(self) -> bool:
+        """Whether the settings name a file of providers."""
+        return self._settings.file is not None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether what the file says now is in effect."""
+        return "" not in self.troubles
+
     def listed(self) -> list[routing.Provider]:
         """Those in the file, with and without a key."""
         return [read.provider for read in self._read]
