@@ -24,6 +24,7 @@ class Asked:
     """What a client asks for."""
 
     content_coding = b""
+    method = b"POST"
     is_from_trusted = True
     tenant = None
     held_bytes = 0

@@ -21,6 +21,11 @@ class ClientRequest(Protocol):
     """Bytes counted for it in the memory of bodies; 0 once released."""
 
     @property
+    def method(self) -> bytes:
+        """Of HTTP, such as POST."""
+        ...
+
+    @property
     def path(self) -> str:
         """Without the query."""
         ...

@@ -30,6 +30,7 @@ HOPS: Final = b"x-headgate-hops"
 MAX_HOPS: Final = 3
 """Providers may be gateways with providers of their own, and form a circle."""
 
+_METHOD: Final = b"POST"
 _FORBIDDEN: Final = frozenset((401, 403))
 _TOO_MANY, _SERVER_ERROR, _MULTIPLE_CHOICES = 429, 500, 300
 
@@ -101,6 +102,9 @@ class Providers:
             return _passed_over(f"{hops} gateways sent the request to providers already, maybe in a circle")
         if path not in PATHS[provider.shape]:
             return _passed_over(f"{name} has the API of {provider.shape}, which does not serve {path[:256]}")
+        if request.method != _METHOD:
+            asked = request.method.decode("latin-1")
+            return _passed_over(f"providers are asked by POST only, and this is {asked}")
         if why := routing.not_listed(next, provider):
             return _passed_over(why)
         model = next.model or provider.models[0]

@@ -123,6 +123,17 @@ async def test_what_is_no_inference_is_refused(serve, cloud):
     assert not cloud.calls
 
 
+async def test_providers_are_asked_by_post_only(serve, cloud, request_bytes):
+    """A rule of the Gateway API takes any method, of which a provider would get another."""
+    gateway, _ = await serve(cloud, {"big": []}, {"fallback": "provider=cloud"})
+    client = await gateway.connect()
+    for method, status in ((b"PUT", 503), (b"POST", 200)):
+        client.send(request_bytes(CHAT).replace(b"POST", method, 1))
+        assert (await client.response()).status == status
+    client.close()
+    assert len(cloud.calls) == 1
+
+
 async def test_an_invalid_annotation(serve, cloud):
     """It has no effect, and the explanation of the route says so."""
     gateway, translation = await serve(cloud, {"big": []}, {"fallback": "provider=Cloud"})

@@ -22,6 +22,7 @@ class TracedRequest:
     path = "/v1/completions"
     headers: list[Header] = []
     content_coding = b""
+    method = b"POST"
     is_from_trusted = True
     tenant = None
     held_bytes = 0
