@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_PARAMETERS: Final = 64
 _SPACE: Final = b" \t\r\n"
+_PIECE: Final = b'.delta"'
+"""The end of the types of all events that have a piece of a response."""
 
 
 def decide(
@@ -103,42 +105,52 @@ def _parameters(query: str) -> list[tuple[str, str]]:
 class SessionTail(Tail):
     """Adds up the counts of all responses in a session."""
 
-    __slots__ = ("_cut", "_total")
+    __slots__ = ("_cut", "_total", "uncounted")
 
     def __init__(self) -> None:
         super().__init__()
         self._cut = b""
         """The end of the data, if a count may have begun there."""
         self._total: Usage | None = None
+        self.uncounted = 0
+        """Pieces of responses since the last count, such as `response.output_text.delta`: engines send each
+        token in one."""
 
     def add(self, data: bytes) -> None:
         text = self._cut + data if self._cut else data
+        # Where a piece begins that ends in `data`; those before were seen.
+        seen = max(len(self._cut) - len(_PIECE) + 1, 0)
+        uncounted = self.uncounted
         self._cut = b""
         at = text.find(USAGE_KEY)
         while at >= 0:
             start = at + len(USAGE_KEY)
             value = object_at(text, start)
             if value:
-                self._count(value)
+                if self._count(value):
+                    seen, uncounted = start, 0
             elif _may_continue(text, start):
                 self._cut = text[at:]
                 break
             at = text.find(USAGE_KEY, start)
         if not self._cut:
             self._cut = text[-len(USAGE_KEY) + 1 :]
+        self.uncounted = uncounted + text.count(_PIECE, seen)
         super().add(data)
 
-    def _count(self, value: bytes) -> None:
+    def _count(self, value: bytes) -> bool:
+        """Whether it is a valid count."""
         reported = read(value)
         if reported is None:
-            return
+            return False
         usage, before = counts(reported), self._total
         if not is_possible(usage, 0, 0):
-            return
+            return False
         if before is not None:
             cached = before.cached if usage.cached is None else usage.cached + (before.cached or 0)
             usage = Usage(before.prompt + usage.prompt, before.completion + usage.completion, cached)
         self._total = usage
+        return True
 
     def usage(self) -> Usage | None:
         return self._total
@@ -157,7 +169,7 @@ class SessionBody(ReceivedBody):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self.tail = SessionTail()
+        self.tail: SessionTail = SessionTail()
 
     @property
     def is_one_response(self) -> bool:
@@ -166,6 +178,10 @@ class SessionBody(ReceivedBody):
     def usage(self, request_bytes: int) -> Usage | None:
         """Those of each response were checked as they came."""
         return self.tail.usage()
+
+    def tokens(self, expected: int, counted: Usage | None, *, is_stream: bool) -> int:
+        """Of all its responses, and what was sent of the one that its end cuts off."""
+        return (counted.completion if counted is not None else 0) + self.tail.uncounted
 
     def is_hollow(self, path: str, counted: Usage | None, *, is_stream: bool) -> bool:
         return False

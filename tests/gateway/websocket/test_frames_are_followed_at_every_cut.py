@@ -62,9 +62,11 @@ def test_every_split_of_a_close():
 
 
 def test_every_split_of_a_count():
-    """Each count is read once, whole or cut anywhere."""
+    """Each count is read once, whole or cut anywhere, and so are the pieces behind the last one."""
+    piece = {"type": "response.output_text.delta", "delta": "a"}
     events = [
         {"type": "response.created", "response": {"usage": None}},
+        piece,
         {"type": "response.done", "response": {"usage": {"input_tokens": 5, "output_tokens": 2}}},
         {"type": "text", "text": 'a "usage": {"input_tokens": 9} in a text'},
         {
@@ -73,6 +75,9 @@ def test_every_split_of_a_count():
                 "usage": {"input_tokens": 7, "output_tokens": 3, "input_token_details": {"cached_tokens": 4}}
             },
         },
+        {"type": "response.created", "response": {"usage": None}},
+        piece,
+        piece,
     ]
     for separators in ((",", ":"), (", ", ": ")):
         whole = b"".join(frame(json.dumps(event, separators=separators).encode()) for event in events)
@@ -80,11 +85,11 @@ def test_every_split_of_a_count():
             tail = SessionTail()
             tail.add(whole[:place])
             tail.add(whole[place:])
-            assert tail.usage() == (12, 5, 4)
+            assert (tail.usage(), tail.uncounted) == ((12, 5, 4), 2)
         tail = SessionTail()
         for byte in whole:
             tail.add(bytes((byte,)))
-        assert tail.usage() == (12, 5, 4)
+        assert (tail.usage(), tail.uncounted) == ((12, 5, 4), 2)
 
 
 def test_a_count_without_an_end_is_bounded():

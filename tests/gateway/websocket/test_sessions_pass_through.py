@@ -316,6 +316,31 @@ async def counted(gateway, eventually, tokens):
     return limit
 
 
+@pytest.mark.parametrize("says_goodbye", [True, False])
+@pytest.mark.parametrize("before", [0, 60])
+async def test_a_response_that_is_cut_off_is_counted(
+    start_gateway, start_sockets, open_session, eventually, before, says_goodbye
+):
+    """By the pieces that were sent of it: who leaves before its end does not get it for nothing."""
+    sockets = await start_sockets(echoes=False)
+    limits = routing.TokenLimits(output=1000, unit="month", unit_s=30 * 86_400)
+    gateway = await start_gateway(sockets, limits=limits)
+    client = await open_session(gateway)
+    events = [done(5, before)] if before else []
+    events += [b'{"type":"response.output_text.delta","delta":"word"}'] * 30
+    sent = b"".join(bytes((0x81, len(event))) + event for event in events)
+    sockets.peers[0].transport.write(sent)
+    await client.reader.readexactly(len(sent))
+    if says_goodbye:
+        client.send(b"\x88\x80mask")
+        sockets.peers[0].transport.write(b"\x88\x00")
+        sockets.peers[0].transport.close()
+        await client.rest()
+    client.close()
+    await gateway.idle()
+    await counted(gateway, eventually, before + 30)
+
+
 @pytest.mark.parametrize("is_cut", [False, True])
 async def test_a_session_without_tokens_is_closed(
     start_gateway, start_sockets, opening, open_session, eventually, is_cut

@@ -61,7 +61,7 @@ def settle(life: Life, reservation: Reservation, now: float) -> None:
     if not account.bytes_out or account.upstream_status >= 400:
         reservation.settle(0, 0, now)
         return
-    if usage is not None and account.outcome == SERVED:
+    if usage is not None and account.outcome == SERVED and life.received.is_one_response:
         answer = usage.completion
     else:
         expected, is_stream = reservation.output_tokens, life.decision.stream
