@@ -234,7 +234,11 @@ def test_sizings_are_remembered(replica) -> None:
     wanted = [(model, mean(500)) for model in models]
     sizer = Sizer(capacity=2)
     first = sizer.sizes([wanted[0], wanted[1], wanted[0]])
-    assert first == [size(*wanted[0]), size(*wanted[1]), size(*wanted[0])]
+    alone = [sized(*each) for each in (wanted[0], wanted[1], wanted[0])]
+    # Not exactly: what a CPU computes for several at once may differ in the last digit.
+    rates = [each.rate_per_s for each in first if isinstance(each, Sizing)]
+    assert rates == pytest.approx([each.rate_per_s for each in alone], rel=1e-9)
+    assert first[0] == first[2]
     assert sizer.sizes(wanted[:1]) == first[:1]
     sizer.sizes(wanted[2:])
     assert sizer.sizes(wanted[:1]) == first[:1]
