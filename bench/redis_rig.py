@@ -90,8 +90,8 @@ def redis_server(*options: str) -> Iterator[RedisServer]:
     """Run one with additional command line options; it ends with the context."""
     with tempfile.TemporaryDirectory(prefix="hg-redis-") as directory:
         server = RedisServer(Path(directory), options)
-        server.start()
         try:
+            server.start()
             yield server
         finally:
             server.stop()

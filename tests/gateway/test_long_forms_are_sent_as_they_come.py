@@ -254,7 +254,8 @@ async def test_retries_while_everything_is_held(
 async def test_what_comes_before_a_retry_is_kept(start_gateway, slow, start_endpoint, eventually):
     """While nobody has the request, the client waits, and nothing is lost."""
     working = await start_endpoint(b"{}")
-    gateway = await start_gateway(slow, working, retry_interval_s=0.3)
+    gateway = await start_gateway(slow, working, retry_interval_s=60)
+    timers = gateway.timers
     client = await gateway.connect()
     begun = MODEL + FILE
     client.send(head(len(begun) + HELD_BYTES * 8 + len(END)) + begun + b"a" * 100_000)
@@ -266,6 +267,7 @@ async def test_what_comes_before_a_retry_is_kept(start_gateway, slow, start_endp
     await eventually(lambda: exchange.life.phase == "waiting to retry")
     client.send(b"b" * (HELD_BYTES * 8 - 100_000) + END)
     await eventually(lambda: exchange.is_full)
+    timers.end(60)
     assert (await client.response()).status == 200
     assert working.calls[0].body == begun + b"a" * 100_000 + b"b" * (HELD_BYTES * 8 - 100_000) + END
 

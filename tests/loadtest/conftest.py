@@ -119,10 +119,10 @@ def read_body() -> Callable[[asyncio.StreamReader], Awaitable[bytes]]:
     return request_body
 
 
-async def _eventually_idle(url: str) -> None:
+async def _eventually_shown(url: str, line: bytes) -> None:
     server = parse(url)
     async with asyncio.timeout(20):
-        while not re.search(rb"^vllm:num_requests_running\S* 0(\.0)?$", await _page(server), re.MULTILINE):
+        while not re.search(line, await _page(server), re.MULTILINE):
             await asyncio.sleep(0.02)
 
 
@@ -131,6 +131,6 @@ async def _page(server: Server) -> bytes:
 
 
 @pytest.fixture
-def eventually_idle() -> Callable[[str], Awaitable[None]]:
-    """Waits until an engine runs no request."""
-    return _eventually_idle
+def eventually_shown() -> Callable[[str, bytes], Awaitable[None]]:
+    """Waits until the metrics page of an engine has a line that matches a pattern."""
+    return _eventually_shown

@@ -154,16 +154,15 @@ async def test_reports_cannot_be_changed_on_the_way(member, change):
     writer.close()
 
 
-async def test_strangers_do_not_keep_members_out(member):
+async def test_strangers_do_not_keep_members_out(member, monkeypatch):
     """However many connections they hold: the oldest without a proof ends for a new one."""
+    monkeypatch.setattr(wire, "HANDSHAKE_S", 3600.0)  # none of them ends by itself
     first = await member()
     host, port = settings.split(first.address)
     held = [await asyncio.open_connection(host, port) for _ in range(MAX_HANDSHAKES + 40)]
-    before = asyncio.get_running_loop().time()
     second = await member(first.address)
     second.book()
     await until(lambda: first.load.requests == 1)
-    assert asyncio.get_running_loop().time() - before < wire.HANDSHAKE_S / 2
     assert [await reader.read() for reader, _ in held[:10]] == [b""] * 10
     for _, writer in held:
         writer.close()

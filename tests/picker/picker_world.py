@@ -80,6 +80,13 @@ def completion(model="my-model", prompt="test", **more):
     return json.dumps(body, separators=(",", ":")).encode()
 
 
+async def until(condition):
+    """Wait until it holds."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
 # -- the picker
 
 

@@ -1,6 +1,5 @@
 """The acceptance cases of the Gateway API Inference Extension for endpoint pickers, by their ids."""
 
-import asyncio
 import base64
 import json
 from collections import Counter
@@ -19,6 +18,7 @@ from picker_world import (
     objective,
     pod,
     pool,
+    until,
 )
 from reference_fixtures import (
     SCORERS,
@@ -411,11 +411,12 @@ async def test_b52_a_request_that_is_cancelled_gives_everything_back(world, phas
     if phase == "first part":
         proxy.response_part(b"data: {}\n\n")
         await proxy.next()
+    await until(lambda: world.server.statistics()["calls_in_progress"] == 1)
     if how == "close":
         world.clients[0].close()
     else:
         getattr(proxy.call, how)()
-    await asyncio.sleep(0.05)
+    await until(lambda: world.server.statistics()["calls_in_progress"] == 0)
     assert world.in_flight() == {1: 0, 2: 0, 3: 0}
     assert not world.shell.streams
     assert world.shell.bodies.held == 0
@@ -697,8 +698,7 @@ async def test_prefills_end_with_their_requests(picker, ends):
         proxy.call.cancel()
     else:
         proxy.respond(500 if ends == "error" else 200, ends=True)
-    await asyncio.sleep(0.05)
-    assert sum(world.in_flight().values()) == 0
+    await until(lambda: sum(world.in_flight().values()) == 0)
 
 
 @pytest.mark.parametrize("kind", ["session-affinity-filter", "session-affinity-scorer"])
@@ -756,14 +756,15 @@ async def test_policies_without_scores_tell_none(picker):
 
 async def test_f10_requests_wait_for_an_endpoint(picker):
     """F9, F10: a request is held while the pool is empty, and sent when a Pod appears; or refused in time."""
-    world = (await picker(queue=Queue(no_endpoint_wait_s=0.2))).apply(pool(), pods=0)
+    world = (await picker(queue=Queue(no_endpoint_wait_s=60))).apply(pool(), pods=0)
     proxy = await world.stream()
     proxy.headers()
     proxy.body(completion())
+    await until(lambda: world.shell.queues.held == 1)
     await proxy.silence()
     world.apply(pool())
     assert (await proxy.reply()).address is not None
-    world.apply(pool(), pods=0)
+    world = (await picker(queue=Queue(no_endpoint_wait_s=0.05))).apply(pool(), pods=0)
     found = (await world.ask()).told
     assert found.status.code == 503
     headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
@@ -772,27 +773,29 @@ async def test_f10_requests_wait_for_an_endpoint(picker):
 
 async def test_f8_requests_wait_for_capacity(picker):
     """F8, F11: longer than its time in the queue is too long; a client that leaves is no longer queued."""
-    queue = Queue(detector="concurrency-detector", max_in_flight=1, ttl_s=0.2)
+    queue = Queue(detector="concurrency-detector", max_in_flight=1, ttl_s=0)
     world = (await picker(queue=queue)).apply(pool(), pod(1))
     first = await world.ask()
     left = await world.stream()
     left.headers()
     left.body(completion())
+    await until(lambda: world.shell.queues.held == 1)
     await left.silence()
-    assert world.shell.queues.held == 1
     left.call.cancel()
-    await left.silence()
-    assert world.shell.queues.held == 0
+    await until(lambda: world.shell.queues.held == 0)
+    second = await world.stream()
+    second.headers()
+    second.body(completion())
+    await until(lambda: world.shell.queues.held == 1)
+    await second.silence()
+    await first.serve(b"{}")
+    assert (await second.reply()).address is not None
+    world = (await picker(queue=msgspec.structs.replace(queue, ttl_s=0.05))).apply(pool(), pod(1))
+    await world.ask()
     found = (await world.ask()).told
     assert found.status.code == 429
     headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
     assert headers["x-llm-d-request-dropped-reason"] == b"rejected-ttl-expired"
-    second = await world.stream()
-    second.headers()
-    second.body(completion())
-    await second.silence()
-    await first.serve(b"{}")
-    assert (await second.reply()).address is not None
 
 
 async def test_flows_are_fairness_ids(picker):
@@ -806,7 +809,7 @@ async def test_flows_are_fairness_ids(picker):
         proxy = await world.stream()
         proxy.headers(x_gateway_inference_fairness_id=flow)
         proxy.body(completion())
-    await proxy.silence()
+    await until(lambda: world.shell.queues.held == 2)
     (shown,) = world.shell.queues.shown()["InferencePool/default/pool"]
     flows = [flow.name for band in shown.queue.bands for flow in band.flows]
     assert sorted(flows) == ["a", "b"]

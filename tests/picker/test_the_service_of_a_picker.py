@@ -91,7 +91,11 @@ async def test_b55_health_says_whether_requests_may_come(tmp_path, unused_tcp_po
             message = pb.ProcessingRequest()
             message.request_headers.end_of_stream = False
             await call.write(message.SerializeToString())
-            await asyncio.sleep(0.05)
+
+            async def is_in_progress():
+                return servers.processing.statistics()["calls_in_progress"] == 1
+
+            await until(is_in_progress)
             stop.set()
 
             async def drains():

@@ -11,11 +11,22 @@ from headgate import api, routing
 from headgate.api.fallbacks import USUAL
 
 
-@pytest.mark.parametrize("timeouts", [{"request": "100ms"}, {"request": "1h", "backendRequest": "100ms"}])
-async def test_a_request_without_a_response_in_time_gets_504(timeouts, front, endpoint, service, to):
+@pytest.fixture
+def timers(front):
+    """They end when the test says so; the clock stands still, so that they are set for the whole time."""
+    now = front.gateway.shell.now()
+    front.gateway.shell.services.now = lambda: now
+    return front.gateway.timers
+
+
+@pytest.mark.parametrize("timeouts", [{"request": "60s"}, {"request": "1h", "backendRequest": "60s"}])
+async def test_a_request_without_a_response_in_time_gets_504(timeouts, front, endpoint, service, to, timers):
     rule = {"backendRefs": [to("web")], "timeouts": timeouts}
     await front.route(rule, objects_=service("web", endpoint))
-    assert (await front.ask()).status == 504
+    asking = asyncio.create_task(front.ask())
+    await endpoint.call()
+    timers.end(60)
+    assert (await asking).status == 504
     await endpoint.connections[0].lost
 
 
@@ -26,27 +37,30 @@ async def test_zero_is_no_limit(front, start_endpoint, service, to):
     assert (await front.ask()).status == 200
 
 
-async def test_a_response_that_is_not_complete_in_time_is_cut_off(front, endpoint, service, to):
-    rule = {"backendRefs": [to("web")], "timeouts": {"request": "200ms"}}
+async def test_a_response_that_is_not_complete_in_time_is_cut_off(front, endpoint, service, to, timers):
+    rule = {"backendRefs": [to("web")], "timeouts": {"request": "60s"}}
     await front.route(rule, objects_=service("web", endpoint))
     client = await front.connect()
     client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
     call = await endpoint.call()
     call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\npart")
     assert (await client.head()).status == 200
+    timers.end(60)
     with pytest.raises(ConnectionResetError):
         await client.reader.readexactly(9)
 
 
-async def test_an_endpoint_of_a_pool_is_bounded_too(front, endpoint):
+async def test_an_endpoint_of_a_pool_is_bounded_too(front, endpoint, timers):
     pool = front.pool("llama", endpoint)
-    await front.route({"backendRefs": [pool], "timeouts": {"request": "100ms"}})
-    response = await front.ask("/v1/completions", "POST", b'{"model":"m"}')
-    assert response.status == 504
+    await front.route({"backendRefs": [pool], "timeouts": {"request": "60s"}})
+    asking = asyncio.create_task(front.ask("/v1/completions", "POST", b'{"model":"m"}'))
+    await endpoint.call()
+    timers.end(60)
+    assert (await asking).status == 504
     await endpoint.connections[0].lost
 
 
-async def test_the_time_of_a_rule_is_for_all_pools_together(front, start_endpoint):
+async def test_the_time_of_a_rule_is_for_all_pools_together(front, start_endpoint, timers):
     """When it is over, no other pool takes the request over, which would have no end at all."""
     slow, spare = await start_endpoint(), await start_endpoint()
     front.pool("spare", spare)
@@ -54,8 +68,11 @@ async def test_the_time_of_a_rule_is_for_all_pools_together(front, start_endpoin
         next=(routing.Next("", api.ObjectRef("InferencePool", "shop", "spare")),), reasons=USUAL
     )
     pool = front.pool("llama", slow, fallback=fallback)
-    await front.route({"backendRefs": [pool], "timeouts": {"request": "100ms"}})
-    response = await front.ask("/v1/completions", "POST", b'{"model":"m"}')
+    await front.route({"backendRefs": [pool], "timeouts": {"request": "60s"}})
+    asking = asyncio.create_task(front.ask("/v1/completions", "POST", b'{"model":"m"}'))
+    await slow.call()
+    timers.end(60)
+    response = await asking
     assert (response.status, response.json["error"]["code"]) == (504, "upstream_timeout")
     assert not spare.calls
 

@@ -5,14 +5,15 @@ import json
 
 import pytest
 
+from headgate.observe.endpoint_requests import UNANSWERED_S
+
 LONG_S = 2.0
 
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
-    """Looks for silence a hundred times a second, and waits a tenth of a second for a page."""
+    """Looks for silence a hundred times a second."""
     monkeypatch.setattr("headgate.gateway.shell.SWEEP_INTERVAL_S", 0.01)
-    monkeypatch.setattr("headgate.observe.endpoint_requests.UNANSWERED_S", 0.1)
     monkeypatch.setattr("headgate.observe.model_list.SOONEST_S", 0.05)
 
 
@@ -43,6 +44,7 @@ def start(split, handed_over, eventually):
 
     async def make(connector, known=50, settings=None, **pool):
         quick = {"engine_metrics_interval_s": 0.05, "engine_metrics_max_per_s": 1000}
+        quick["engine_metrics_timeout_s"] = 600  # a query of a stopped endpoint stays open
         some = await split(connector, prefill=2, settings=quick | (settings or {}), **pool)
         engines = [Engine(handed_over), Engine(handed_over), Engine(lambda call: call.answer(b"{}"))]
         for endpoint, engine in zip((*some.prefill, *some.decode), engines, strict=True):
@@ -58,13 +60,20 @@ def start(split, handed_over, eventually):
     return make
 
 
+def is_asking(some, endpoint):
+    """Whether a query of the gateway is open, which is without a response as soon as the clock has moved."""
+    watch = some.gateway.shell.scraper.watch(some.load(endpoint))
+    return watch.is_unanswered(some.gateway.shell.now() + UNANSWERED_S)
+
+
 async def test_another_prefills(start, chat, eventually):
     """After three times the 99th percentile of what prefills take, two seconds at least."""
     some, (stopped, other, _) = await start("nixl")
     stopped.is_stopped = True
     asking = asyncio.create_task(some.gateway.ask(chat()))
-    await eventually(lambda: stopped.requests)
-    await asyncio.sleep(0.3)
+    await eventually(lambda: stopped.requests and is_asking(some, some.prefill[0]))
+    some.gateway.move(UNANSWERED_S)
+    await asyncio.sleep(0.1)
     assert not asking.done()
     some.gateway.move(LONG_S)
     assert (await asking).status == 200
@@ -82,8 +91,7 @@ async def test_a_pair_that_is_asked_at_once_is_asked_anew(start, chat, eventuall
     decode.serve = lambda call: None
     stopped.is_stopped = True
     asking = asyncio.create_task(some.gateway.ask(chat()))
-    await eventually(lambda: stopped.requests and decode.requests)
-    await asyncio.sleep(0.2)
+    await eventually(lambda: stopped.requests and decode.requests and is_asking(some, some.prefill[0]))
     decode.serve = lambda call: call.answer(b"{}")
     some.gateway.move(LONG_S)
     assert (await asking).status == 200
@@ -96,7 +104,7 @@ async def test_who_answers_questions_is_only_slow(start, chat, eventually):
     some, (slow, other, _) = await start("nixl")
     serve, slow.serve = slow.serve, lambda call: None
     asking = asyncio.create_task(some.gateway.ask(chat()))
-    await eventually(lambda: slow.requests)
+    await eventually(lambda: slow.requests and not is_asking(some, some.prefill[0]))
     some.gateway.move(5 * LONG_S)
     await asyncio.sleep(0.5)
     serve(slow.requests[0])
@@ -109,8 +117,7 @@ async def test_without_a_retry_to_spare_it_goes_on_waiting(start, chat, eventual
     some, (stopped, other, _) = await start("nixl", attempts=0)
     stopped.is_stopped = True
     asking = asyncio.create_task(some.gateway.ask(chat()))
-    await eventually(lambda: stopped.requests)
-    await asyncio.sleep(0.2)
+    await eventually(lambda: stopped.requests and is_asking(some, some.prefill[0]))
     some.gateway.move(LONG_S)
     await eventually(lambda: some.gateway.metric("headgate_gateway_ejections_total", reason="hang"))
     stopped.serve(stopped.requests[0])

@@ -10,7 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from headgate.observe.endpoint_requests import UNANSWERED_S
+
 LONG_S = 2.0
+PATIENT = {"engine_metrics_timeout_s": 600}
+"""A query of a stopped endpoint stays open, however slow the machine is."""
 SERVER = """
 import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -33,9 +37,8 @@ server.serve_forever()
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
-    """Looks for silence a hundred times a second, and waits a tenth of a second for a page."""
+    """Looks for silence a hundred times a second."""
     monkeypatch.setattr("headgate.gateway.shell.SWEEP_INTERVAL_S", 0.01)
-    monkeypatch.setattr("headgate.observe.endpoint_requests.UNANSWERED_S", 0.1)
     monkeypatch.setattr("headgate.observe.model_list.SOONEST_S", 0.05)
 
 
@@ -77,10 +80,15 @@ def know_silences(gateway, seconds=0.1, count=50):
     return pool
 
 
+def is_asking(gateway, load):
+    """Whether a query of the gateway is open, which is without a response as soon as the clock has moved."""
+    return gateway.shell.scraper.watch(load).is_unanswered(gateway.shell.now() + UNANSWERED_S)
+
+
 async def start(start_looking, start_endpoint, eventually, engines, **settings):
     """A gateway that has heard of all of them."""
     gateway = await start_looking(
-        *[await start_endpoint(behave=engine) for engine in engines], settings=settings
+        *[await start_endpoint(behave=engine) for engine in engines], settings=PATIENT | settings
     )
     pool = know_silences(gateway)
     await eventually(lambda: all(gateway.shell.scraper.watch(load).heard_at > 0 for load in pool.loads))
@@ -95,8 +103,9 @@ async def test_its_requests_go_elsewhere(start_looking, start_endpoint, eventual
     gateway, pool = await start(start_looking, start_endpoint, eventually, engines)
     engines[0].is_stopped = True
     asking = asyncio.create_task(gateway.ask({"model": "m", "stream": stream}))
-    await eventually(lambda: engines[0].requests)
-    await asyncio.sleep(0.3)
+    await eventually(lambda: engines[0].requests and is_asking(gateway, pool.loads[0]))
+    gateway.move(UNANSWERED_S)
+    await asyncio.sleep(0.1)
     assert not asking.done()
     gateway.move(LONG_S)
     assert (await asking).body == b"yes"
@@ -115,6 +124,7 @@ async def test_requests_with_a_part_of_a_response_stay(start_looking, start_endp
     await eventually(lambda: engines[0].requests)
     engines[0].requests[0].write(b"HTTP/1.1 200")
     await asyncio.sleep(0.1)
+    await eventually(lambda: is_asking(gateway, pool.loads[0]))
     gateway.move(LONG_S)
     await eventually(lambda: pool.loads[0].ejection.count)
     engines[0].requests[0].write(b" OK\r\ncontent-length: 5\r\n\r\nafter")
@@ -134,14 +144,15 @@ async def test_a_stopped_process(start_looking, start_endpoint, eventually):
     )
     try:
         port = int(await process.stdout.readline())
-        gateway = await start_looking(SimpleNamespace(port=port), await start_endpoint(behave=Engine()))
+        stopped = SimpleNamespace(port=port)
+        gateway = await start_looking(stopped, await start_endpoint(behave=Engine()), settings=PATIENT)
         pool = know_silences(gateway)
         await eventually(lambda: all(gateway.shell.scraper.watch(load).heard_at > 0 for load in pool.loads))
         assert (await gateway.ask()).body == b"stopped"
         os.kill(process.pid, signal.SIGSTOP)
         await eventually(lambda: _state_of(process.pid) == "T")
         asking = asyncio.create_task(gateway.ask())
-        await asyncio.sleep(0.2)
+        await eventually(lambda: pool.loads[0].requests and is_asking(gateway, pool.loads[0]))
         gateway.move(LONG_S)
         assert (await asking).body == b"yes"
     finally:
@@ -154,8 +165,7 @@ async def test_a_process_that_is_stopped_for_long(start_looking, start_endpoint,
     engines = [Engine(), Engine()]
     gateway, pool = await start(start_looking, start_endpoint, eventually, engines)
     engines[0].is_stopped = True
-    watch = gateway.shell.scraper.watch(pool.loads[0])
-    await eventually(lambda: gateway.shell.now() - watch.heard_at > 0.3)
+    await eventually(lambda: is_asking(gateway, pool.loads[0]))
     gateway.move(600)
     asking = asyncio.create_task(gateway.ask())
     await eventually(lambda: engines[0].requests)
@@ -168,10 +178,10 @@ async def test_a_process_that_is_stopped_for_long(start_looking, start_endpoint,
 async def test_who_answers_questions_is_only_slow(start_looking, start_endpoint, eventually):
     """A long queue, or a long answer that comes in one piece, looks the same but for that."""
     engines = [Engine(), Engine()]
-    gateway, _ = await start(start_looking, start_endpoint, eventually, engines)
+    gateway, pool = await start(start_looking, start_endpoint, eventually, engines)
     engines[0].holds_requests = True
     asking = asyncio.create_task(gateway.ask())
-    await eventually(lambda: engines[0].requests)
+    await eventually(lambda: engines[0].requests and not is_asking(gateway, pool.loads[0]))
     gateway.move(5 * LONG_S)
     await asyncio.sleep(0.5)
     engines[0].requests[0].answer(b"late")
@@ -182,11 +192,11 @@ async def test_who_answers_questions_is_only_slow(start_looking, start_endpoint,
 async def test_silence_of_all_tells_nothing(start_looking, start_endpoint, eventually):
     """Where no endpoint answers, requests wait."""
     engines = [Engine(), Engine()]
-    gateway, _ = await start(start_looking, start_endpoint, eventually, engines)
+    gateway, pool = await start(start_looking, start_endpoint, eventually, engines)
     for engine in engines:
         engine.is_stopped = True
     asking = asyncio.create_task(gateway.ask())
-    await eventually(lambda: engines[0].requests)
+    await eventually(lambda: engines[0].requests and all(is_asking(gateway, load) for load in pool.loads))
     gateway.move(LONG_S + 1)
     await asyncio.sleep(0.5)
     engines[0].requests[0].answer(b"late")
@@ -197,13 +207,14 @@ async def test_silence_of_all_tells_nothing(start_looking, start_endpoint, event
 async def test_nothing_is_sent_twice_once_a_byte_came(start_looking, start_endpoint, eventually):
     """The head of the response is one."""
     engines = [Engine(), Engine()]
-    gateway, _ = await start(start_looking, start_endpoint, eventually, engines)
+    gateway, pool = await start(start_looking, start_endpoint, eventually, engines)
     engines[0].holds_requests = True
     asking = asyncio.create_task(gateway.ask())
     await eventually(lambda: engines[0].requests)
     engines[0].requests[0].write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
     await asyncio.sleep(0.05)
     engines[0].is_stopped = True
+    await eventually(lambda: is_asking(gateway, pool.loads[0]))
     gateway.move(5 * LONG_S)
     await asyncio.sleep(0.5)
     engines[0].requests[0].write(b"late")
@@ -213,12 +224,13 @@ async def test_nothing_is_sent_twice_once_a_byte_came(start_looking, start_endpo
 async def test_before_enough_is_known_it_takes_as_long_as_a_hang(start_looking, start_endpoint, eventually):
     """`hang_s`, that is."""
     engines = [Engine(), Engine()]
-    gateway = await start_looking(*[await start_endpoint(behave=engine) for engine in engines])
+    endpoints = [await start_endpoint(behave=engine) for engine in engines]
+    gateway = await start_looking(*endpoints, settings=PATIENT)
     (pool,) = gateway.shell.plane.pools.values()
     await eventually(lambda: all(gateway.shell.scraper.watch(load).heard_at > 0 for load in pool.loads))
     engines[0].is_stopped = True
     asking = asyncio.create_task(gateway.ask())
-    await eventually(lambda: engines[0].requests)
+    await eventually(lambda: engines[0].requests and is_asking(gateway, pool.loads[0]))
     gateway.move(10)
     await asyncio.sleep(0.5)
     assert not asking.done()
@@ -229,11 +241,10 @@ async def test_before_enough_is_known_it_takes_as_long_as_a_hang(start_looking, 
 async def test_without_a_retry_to_spare_it_goes_on_waiting(start_looking, start_endpoint, eventually):
     """It is not given up for a suspicion."""
     engines = [Engine(), Engine()]
-    gateway, _ = await start(start_looking, start_endpoint, eventually, engines, endpoints_retries=0)
+    gateway, pool = await start(start_looking, start_endpoint, eventually, engines, endpoints_retries=0)
     engines[0].is_stopped = True
     asking = asyncio.create_task(gateway.ask())
-    await eventually(lambda: engines[0].requests)
-    await asyncio.sleep(0.2)
+    await eventually(lambda: engines[0].requests and is_asking(gateway, pool.loads[0]))
     gateway.move(LONG_S)
     await eventually(lambda: gateway.metric("headgate_gateway_ejections_total", reason="hang"))
     engines[0].requests[0].answer(b"late")
