@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -204,3 +205,28 @@ async def test_a_config_map_that_may_not_be_read_is_told_with_the_missing_rule(
         rule = f'apiGroups: [""], resources: [configmaps], resourceNames: [{name}], verbs: [list, watch]'
         assert f"add the rule {{{rule}}} to a Role in namespace {planning.world.namespace}" in told
         assert "has no key" not in told
+
+
+async def test_a_class_nobody_refers_to_any_longer_is_not_waited_for(
+    planning: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ConfigMap may not have been read yet when the only object that refers to it is deleted."""
+    await planning.configure()
+    await planning.world.workload()
+    await planning.world.server(arrivals=1.5, idle_s=None)
+    await planning.variant("short", sloClassRef={"name": "slow-classes", "key": "premium.yaml"})
+    client, asked, pages = planning.world.client, asyncio.Event(), planning.world.client.pages
+
+    async def slow(path: str, query: Any, size: int) -> Any:
+        if "slow-classes" in str(query):
+            asked.set()
+            await asyncio.Event().wait()
+        async for page in pages(path, query, size):
+            yield page
+
+    monkeypatch.setattr(client, "pages", slow)
+    async with planning.running():
+        await asked.wait()
+        await client.delete(api.VariantAutoscaling, "short", planning.world.namespace)
+        await planning.variant()
+        await planning.says("OptimizationReady", "True", "OptimizationSucceeded")

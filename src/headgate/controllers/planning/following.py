@@ -89,6 +89,7 @@ class Followed:
         self._refers = asyncio.Event()
         self._awaited: set[cluster.Informer[Any]] = set()
         """Those that a pass has waited for."""
+        self._waits: dict[cluster.Informer[Any], asyncio.Task[None]] = {}
 
     def variants(self) -> Sequence[api.VariantAutoscaling]:
         """Those that are not being deleted."""
@@ -111,7 +112,8 @@ class Followed:
 
     async def inventory(self) -> Inventory:
         """How many accelerators there are, and the configuration with what is wrong about that."""
-        await asyncio.gather(*map(self._wait_for, self._others.values()))
+        while unknown := [each for each in self._others.values() if each not in self._awaited]:
+            await asyncio.gather(*map(self._wait_for, unknown))
         configuration = await self._read()
         found: dict[str, int] | None = None
         problems: list[ConfigProblem] = []
@@ -142,9 +144,17 @@ class Followed:
                 yield _unreadable(place, informer.denied, is_warning=place not in self._own)
 
     async def _wait_for(self, informer: cluster.Informer[Any]) -> None:
-        """Until its objects are known, or it is known that they may not be read; the first time."""
-        if informer not in self._awaited:
-            await informer.wait_known(_PATIENCE_S)
+        """Until its objects are known, or it is known that they may not be read, the first time; or until
+        nobody refers to them any longer, as then they are not followed and will never be known."""
+        if informer in self._awaited:
+            return
+        wait = self._waits[informer] = asyncio.create_task(informer.wait_known(_PATIENCE_S))
+        try:
+            await asyncio.wait([wait])
+        finally:
+            wait.cancel()
+            self._waits.pop(informer, None)
+        if not wait.cancelled():
             self._awaited.add(informer)
 
     async def follow_nodes(self) -> None:
@@ -192,6 +202,9 @@ class Followed:
             )
             informer.subscribe(self._other_changed)
             kept[namespace, name] = informer
+        for place, informer in self._others.items():
+            if place not in kept and (wait := self._waits.get(informer)) is not None:
+                wait.cancel()
         self._others = kept
         self._reading.outdate()
         self._refers.set()
