@@ -206,8 +206,8 @@ def nothing_is_left(eventually):
         for connections in shell.all_connections():
             await eventually(lambda c=connections: c.statistics()["open"] == c.statistics()["idle"])
             connections.close()
-        assert not shell.services.background._tasks
+        await eventually(lambda: not shell.services.background._tasks)
         await eventually(lambda: descriptors() <= files_before)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
+        await eventually(lambda: asyncio.all_tasks() == {asyncio.current_task()})
 
     return check

@@ -97,6 +97,7 @@ async def run(*command: str, given: bytes = b"") -> tuple[int, str]:
     finally:
         if process.returncode is None:
             process.kill()
+            await process.wait()
     return process.returncode, output.decode(errors="replace")
 
 

@@ -91,8 +91,13 @@ async def _s_client(secured, *arguments: str):
         "openssl", "s_client", "-connect", f"127.0.0.1:{secured.port}", *arguments,
         stdin=DEVNULL, stdout=PIPE, stderr=STDOUT,
     )  # fmt: skip
-    async with asyncio.timeout(20.0):
-        output, _ = await process.communicate()
+    try:
+        async with asyncio.timeout(20.0):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     return process.returncode, output.decode(errors="replace")
 
 
