@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 
@@ -172,6 +173,13 @@ def test_conversations_of_a_dataset_are_prompts(url: str, tmp_path: Path) -> Non
     assert found["cached_share"] > 0.3
 
 
+def served(url: str) -> float:
+    """How many requests an engine has finished."""
+    page = httpx2.get(f"{url}/metrics", trust_env=False, timeout=LATE_S).text
+    lines = [line for line in page.splitlines() if line.startswith("vllm:request_success_total")]
+    return sum(float(line.split()[-1]) for line in lines)
+
+
 def test_ctrl_c_prints_what_there_is(url: str) -> None:
     """With the exit code of a signal."""
     command = [
@@ -190,7 +198,9 @@ def test_ctrl_c_prints_what_there_is(url: str) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         assert process.stderr.readline().startswith("workload independent: 72,000 requests in 3600 s")
-        time.sleep(3.0)
+        before = served(url)
+        while served(url) < before + 5:
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         told, errors = process.communicate(timeout=LATE_S)
     assert process.returncode == 130

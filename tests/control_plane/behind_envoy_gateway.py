@@ -83,7 +83,7 @@ class Site:
 
     def kill(self, *words: str) -> None:
         """Kills the process whose command line has these words; its node starts it again."""
-        [pid] = _pids(words)
+        [pid] = wait_until(lambda: _pids(words))  # it may just have been killed
         os.kill(pid, signal.SIGKILL)
 
 

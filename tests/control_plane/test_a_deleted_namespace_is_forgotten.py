@@ -96,6 +96,11 @@ def test_a_namespace_is_deleted_during_an_outage(
     wire.cut()
     cluster.kubectl("delete", "namespace", gone)
     cluster.kubectl("delete", "rolebindings", "--all", "-n", kept)
+    # A watch that the server still allows is not ended when it no longer would.
+    token = config["users"][0]["user"]["token"]
+    path = "/apis/networking.volcano.sh/v1alpha1/namespaces/{}/modelservers"
+    for where in (gone, kept):
+        eventually(lambda where=where: cluster.request(path.format(where), token).status_code == 403)
     wire.mend()
     eventually(lambda: len(gateway.config()["pools"]) == 2)
     eventually(lambda: {each["namespace"] for each in gateway.config()["denied"]} == {gone, kept})

@@ -120,8 +120,11 @@ def test_a_gateway_with_more_requests_than_wanted_is_scaled_up(
         def wanted() -> int:
             return int(cluster.get("deployment", "headgate-gateway", "-n", namespace)["spec"]["replicas"])
 
+        def conditions() -> set[tuple[str, str]]:
+            scaler = cluster.get("hpa", "headgate-gateway", "-n", namespace)
+            return {(each["type"], each["status"]) for each in scaler["status"].get("conditions", ())}
+
         eventually(lambda: wanted() == 3, SLOW_S)
-        scaler = cluster.get("hpa", "headgate-gateway", "-n", namespace)
-        conditions = {each["type"]: each["status"] for each in scaler["status"]["conditions"]}
-        assert conditions["ScalingActive"] == "True"
-        assert conditions["ScalingLimited"] == "False"
+        # They are written after the replicas.
+        eventually(lambda: conditions() >= {("ScalingActive", "True"), ("ScalingLimited", "False")})
+        assert wanted() == 3

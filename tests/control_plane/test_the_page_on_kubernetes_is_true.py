@@ -53,13 +53,13 @@ def shell(cluster, helm, tmp_path) -> Callable[[str], subprocess.Popen[str]]:
     return start
 
 
-def test_the_commands_work(cluster, shell, node, new_address):
+def test_the_commands_work(cluster, shell, lasting_node, new_address):
     ran = list(commands())
     assert [command for command in ran if command.startswith("helm install")]
     for command in ran:
         with shell(command) as process:
             while process.poll() is None:  # as a kubelet would do meanwhile
-                _run_pods(cluster, node, new_address)
+                _run_pods(cluster, lasting_node, new_address)
                 try:
                     process.wait(0.5)
                 except subprocess.TimeoutExpired:

@@ -67,7 +67,8 @@ def test_a_pod_that_is_not_ready_gets_no_requests(
     [container] = cluster.get("pod", engine.pod, "-n", namespace)["status"]["containerStatuses"]
     pid = int(container["containerID"].removeprefix("process://"))
     os.kill(pid, signal.SIGSTOP)
-    cluster.kubectl("wait", "--for=condition=Ready=false", "pod", engine.pod, "-n", namespace)
+    words = ("--for=condition=Ready=false", "pod", engine.pod, "--timeout=120s")
+    cluster.kubectl("wait", *words, "-n", namespace)
     eventually(lambda: gateway.ask().status_code == 503)
     os.kill(pid, signal.SIGCONT)
     eventually(lambda: gateway.ask().status_code == 200)

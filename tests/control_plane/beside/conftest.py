@@ -79,6 +79,12 @@ class Model:
     def ready(self) -> int:
         return int(self.get("deployment")["status"].get("readyReplicas", 0))
 
+    def endpoints(self) -> int:
+        """How many its gateways know, all together."""
+        admins = [url.replace(":8080", ":8081") for url in self.gateways]
+        pages = [httpx2.get(f"{url}/debug/config", trust_env=False, timeout=60).json() for url in admins]
+        return sum(len(page["pools"].get(f"{self.namespace}/chat", ())) for page in pages)
+
     def ask(self, gateway: int = 0, timeout_s: float = 600) -> httpx2.Response:
         """A streamed request with a prompt that no engine has seen."""
         number = random.choice(PROMPT_WORDS)

@@ -28,7 +28,8 @@ def test_engines_follow_the_work_of_all_gateways(
     of_each = f'headgate_gateway_pool_work_seconds{{pool="{model.namespace}/chat"}} > 0'
     eventually(lambda: len(prometheus.query(of_each)) == 2)
     eventually(lambda: model.replicas() == 3, SLOW_S)
-    [metric] = model.get("hpa")["status"]["currentMetrics"]
+    # They are written after the replicas.
+    [metric] = eventually(lambda: model.get("hpa")["status"].get("currentMetrics"))
     assert metric["object"]["metric"]["name"] == "headgate:work_seconds"
     [item] = json.loads(cluster.kubectl(*model.command("get --raw")))["items"]
     assert item["describedObject"]["name"] == "chat"

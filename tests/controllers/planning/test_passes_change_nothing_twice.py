@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 from typing import Any
 
 from world_of_scaling import eventually
@@ -18,17 +18,22 @@ async def test_the_same_load_writes_nothing(planning: Any) -> None:
     await planning.variant()
     async with planning.running() as controller:
         await planning.says("OptimizationReady", "True", "OptimizationSucceeded")
-        await asyncio.sleep(1)  # until the last write is seen
-        version = (await planning.get()).metadata.resource_version
-        passes = controller.figures.passes
-        for each in range(3):
-            await planning.config("model-scale-to-zero-config", {f"model.{each}": "{modelID: other}"})
+        number = itertools.count()
 
-            async def is_over(passes: int = passes + each) -> bool:
-                return controller.figures.passes > passes
+        async def writes_nothing() -> bool:
+            version = (await planning.get()).metadata.resource_version
+            for _ in range(3):
+                passes = controller.figures.passes
+                each = {f"model.{next(number)}": "{modelID: other}"}
+                await planning.config("model-scale-to-zero-config", each)
 
-            await eventually(is_over)
-        assert (await planning.get()).metadata.resource_version == version
+                async def is_over(passes: int = passes) -> bool:
+                    return controller.figures.passes > passes
+
+                await eventually(is_over)
+            return (await planning.get()).metadata.resource_version == version
+
+        await eventually(writes_nothing)  # once the last write is seen
 
 
 async def test_a_deleted_variant_leaves_no_series(planning: Any) -> None:

@@ -29,10 +29,13 @@ async def test_the_planned_load_is_beside_the_object(planning: Any) -> None:
 
         await eventually(is_noted)
         await planning.says("OptimizationReady", "True", "OptimizationSucceeded")
-        await asyncio.sleep(1)  # until the last write is seen
-        version = (await planning.get()).metadata.resource_version
-        await asyncio.sleep(1)
-        assert (await planning.get()).metadata.resource_version == version
+
+        async def nothing_is_written() -> bool:
+            version = (await planning.get()).metadata.resource_version
+            await asyncio.sleep(1)
+            return (await planning.get()).metadata.resource_version == version
+
+        await eventually(nothing_is_written)  # once the last write is seen
         planning.world.signals["web"]["arrivals"] = 15.0
 
         async def has_risen() -> bool:
