@@ -116,7 +116,7 @@ async def start(state: Path) -> asyncio.subprocess.Process:
     command = [sys.executable, "-m", "headgate", "apiserver", "--state", str(state), "--port", "0"]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         line = await process.stdout.readline()
     assert line.startswith(b"API server ready at https://127.0.0.1:")
     return process
@@ -170,7 +170,7 @@ async def expired(client: Client, version: int) -> bool:
     return (told["type"], told["object"]["code"]) == ("ERROR", 410)
 
 
-@pytest.mark.timeout(60 + 10 * KILLS)
+@pytest.mark.timeout(240 + 10 * KILLS)
 async def test_acknowledged_writes_survive_sigkill(tmp_path: Path) -> None:
     """After kill -9 amid writes each acknowledged one is there, none is half there, and versions rise."""
     rng = random.Random(os.environ.get("HEADGATE_SEED", "gate"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,15 @@ def write(store: Store, name: str, resource: str = "things", size: int = 0) -> i
     return revision
 
 
-async def read(hub: Hub, since: int, *, seconds: float = 0.05, bookmark_s: float | None = None) -> list[Any]:
-    until = asyncio.get_running_loop().time() + seconds
-    follow = hub.follow("things", since, until=until, bookmark_s=bookmark_s)
-    return [news async for news in follow]
+async def read(hub: Hub, since: int) -> list[list[Event]]:
+    """The batches up to the first bookmark, which comes when there is no event left."""
+    batches = []
+    async with aclosing(hub.follow("things", since, until=float("inf"), bookmark_s=0.01)) as follow:
+        async for news in follow:
+            if isinstance(news, Bookmark):
+                break
+            batches.append(news)
+    return batches
 
 
 async def test_a_watcher_that_falls_behind_the_log_is_expired(store: Store) -> None:

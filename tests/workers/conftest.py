@@ -285,6 +285,7 @@ class Traffic:
     failures: list[str] = field(default_factory=list)
     slowest_s: float = 0.0
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    _is_over: bool = False
 
     def start(self, clients: int = 6) -> "Traffic":
         for number in range(clients):
@@ -293,6 +294,11 @@ class Traffic:
         return self
 
     async def stop(self) -> None:
+        """Once each client has got its last response: one that leaves before is counted by the gateway, but
+        nobody knows when."""
+        self._is_over = True
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=PATIENCE_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -312,7 +318,7 @@ class Traffic:
         return self.served.total() + len(self.failures)
 
     async def _client(self, *, keeps: bool, stream: bool) -> None:
-        while True:
+        while not self._is_over:
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             except OSError as error:
@@ -326,7 +332,7 @@ class Traffic:
                     self.slowest_s = max(self.slowest_s, time.monotonic() - began)
                     self.served["stream" if stream else "plain"] += 1
                     await asyncio.sleep(PAUSE_S)
-                    if not (keeps and may_go_on):
+                    if self._is_over or not (keeps and may_go_on):
                         break
             except (OSError, EOFError, Failed) as error:
                 self.failures.append(f"stream={stream}: {error!r}")

@@ -39,7 +39,9 @@ async def test_no_trace_is_lost(start_gateway, start_traffic, collector, attribu
     def exported() -> float:
         return gateway.metric("headgate_gateway_trace_spans_total", result="exported")
 
-    assert gateway.metric("headgate_gateway_traces_total", reason="sampled") == ended()
+    # A client hears the end of its response a little earlier than the counters do.
+    await eventually(lambda: ended() >= traffic.served.total())
+    await eventually(lambda: gateway.metric("headgate_gateway_traces_total", reason="sampled") == ended())
     assert gateway.metric("headgate_gateway_trace_spans_total", result="dropped") == 0
     await eventually(lambda: len({span.trace_id for span in collector.spans}) == ended())
     workers = {each["service.instance.id"] for each in collector.resources}

@@ -7,8 +7,8 @@ import asyncio
 import httpx2
 import pytest
 from fleet_of_models import backend
-from model_traffic import ask
-from up_pieces import below
+from model_traffic import begin_streams
+from up_pieces import below, wait
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(900)]
 
@@ -23,9 +23,7 @@ async def test_a_model_serves_again_with_the_next_start(models, site, under_load
         with load.excuse():  # no engine runs
             programs = below(site.pieces.running["node"].pid)
             await asyncio.to_thread(getattr(site.pieces, end), "node")
-            await asyncio.sleep(1)
-            left = {pid for pid in programs if _runs(pid)}
-            assert not left, [programs[pid] for pid in left]
+            await asyncio.to_thread(wait, lambda: not any(map(_runs, programs)))
             await models.put(backend(replicas=2))
             site.pieces.start("node")
             await models.settled()
@@ -35,17 +33,13 @@ async def test_a_model_serves_again_with_the_next_start(models, site, under_load
         assert len(load.pods("m")) == 2
 
 
-async def test_a_node_that_stops_ends_the_streams_that_it_has(models, site):
+async def test_a_node_that_stops_ends_the_streams_that_it_has(models, site, eventually_answers):
     """Those that are over within its --drain-timeout of 10 s; the two gateways have three each."""
     await models.put(backend())
     uid = (await models.settled())["metadata"]["uid"]
+    await eventually_answers("m")
     async with httpx2.AsyncClient(trust_env=False, timeout=120) as http:
-        streams = [
-            asyncio.create_task(ask(http, url, "m", streamed=True, tokens=150))
-            for url in site.urls
-            for _ in range(3)
-        ]
-        await asyncio.sleep(1)
+        streams = await begin_streams(http, site.urls, "m", tokens=100)
         await asyncio.to_thread(site.pieces.stop, "node")
         assert len(await asyncio.gather(*streams)) == len(streams)
     site.pieces.start("node")

@@ -8,7 +8,7 @@ import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import httpx2
@@ -123,8 +123,9 @@ async def ask(
     streamed: bool,
     tokens: int = 0,
     prompt: str = "Hello",
+    begun: Callable[[], object] = lambda: None,
 ) -> str:
-    """Returns the Pod that answered; raises WrongAnswerError."""
+    """Returns the Pod that answered; raises WrongAnswerError. `begun` is called when a stream has begun."""
     tokens = tokens or (STREAM_TOKENS if streamed else PLAIN_TOKENS)
     body = {
         "model": name,
@@ -144,6 +145,7 @@ async def ask(
         if response.status_code != 200:
             await response.aread()
         _check(response.status_code == 200, f"{response.status_code}, stream")
+        begun()
         events = [line[6:] async for line in response.aiter_lines() if line.startswith("data: ")]
     _check(events[-1:] == ["[DONE]"], f"a stream of {len(events)} events ends with {events[-1:]}")
     chunks = [json.loads(event) for event in events[:-1]]
@@ -152,6 +154,23 @@ async def ask(
     counts = [chunk["usage"]["completion_tokens"] for chunk in chunks if chunk.get("usage")]
     _check(counts[-1:] == [tokens], f"a stream of {counts} tokens in place of {tokens}")
     return response.headers.get("x-inference-pod", "-")
+
+
+async def begin_streams(
+    http: httpx2.AsyncClient, gateways: Sequence[str], name: str, *, tokens: int
+) -> list[asyncio.Task[str]]:
+    """Three streams of each gateway, once all of them have begun, or failed."""
+
+    async def stream(gateway: str, begun: asyncio.Event) -> str:
+        try:
+            return await ask(http, gateway, name, streamed=True, tokens=tokens, begun=begun.set)
+        finally:
+            begun.set()
+
+    each = [(gateway, asyncio.Event()) for gateway in gateways for _ in range(3)]
+    streams = [asyncio.create_task(stream(gateway, begun)) for gateway, begun in each]
+    await asyncio.gather(*(begun.wait() for _, begun in each))
+    return streams
 
 
 def _check(holds: bool, told: str) -> None:
