@@ -169,7 +169,11 @@ class SessionBody(ReceivedBody):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self.tail: SessionTail = SessionTail()
+        self.tail = self._responses = SessionTail()
+
+    def forget(self, path: str) -> None:
+        super().forget(path)
+        self.tail = self._responses = SessionTail()
 
     @property
     def is_one_response(self) -> bool:
@@ -181,7 +185,7 @@ class SessionBody(ReceivedBody):
 
     def tokens(self, expected: int, counted: Usage | None, *, is_stream: bool) -> int:
         """Of all its responses, and what was sent of the one that its end cuts off."""
-        return (counted.completion if counted is not None else 0) + self.tail.uncounted
+        return (counted.completion if counted is not None else 0) + self._responses.uncounted
 
     def is_hollow(self, path: str, counted: Usage | None, *, is_stream: bool) -> bool:
         return False
