@@ -107,8 +107,10 @@ def test_a_node_that_was_silent_is_trusted_again(cluster, namespace, process_nod
     [pod] = cluster.get("pods", "-n", namespace)["items"]
     pod = ("pod", pod["metadata"]["name"], "-n", namespace)
     silent.process.send_signal(signal.SIGSTOP)
-    eventually(lambda: not is_ready("node", silent.name) and not is_ready(*pod), 120)
-    silent.process.send_signal(signal.SIGCONT)
+    try:
+        eventually(lambda: not is_ready("node", silent.name) and not is_ready(*pod), 120)
+    finally:
+        silent.process.send_signal(signal.SIGCONT)
     eventually(lambda: is_ready("node", silent.name) and is_ready(*pod))
 
 

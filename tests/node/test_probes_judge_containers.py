@@ -14,7 +14,7 @@ from headgate.node.probe_schedule import EAGER_S, ProbeKind, ProbeSchedule
 
 
 def probe(**fields) -> pod_spec.Probe:
-    return msgspec.convert(fields, pod_spec.Probe)
+    return msgspec.convert({"timeoutSeconds": 60, **fields}, pod_spec.Probe)
 
 
 async def ask(asked: pod_spec.Probe, target: prober.ProbeTarget) -> prober.Answer:
