@@ -17,8 +17,12 @@ async def test_of_two_workers_and_their_supervisor(start_gateway, tmp_path, even
     gateway = await start_gateway(
         "--workers", "2", "--auth-keys-file", str(file), "--auth-tenants-file", str(tenants)
     )
-    file.write_text("[")
-    tenants.write_text("kind: Tenant")
+    for changed, text in ((file, "["), (tenants, "kind: Tenant")):
+        # An empty file, as it is while it is written in place, has another error.
+        new = tmp_path / "new"
+        new.write_text(text)
+        new.chmod(0o600)
+        new.replace(changed)
     await eventually(lambda: gateway.said().count("stays in effect") >= 2)
     await asyncio.sleep(4 * POLL_S)
     for setting in ("auth.keys_file", "auth.tenants_file"):
