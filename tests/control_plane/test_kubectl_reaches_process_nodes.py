@@ -269,7 +269,7 @@ def test_the_api_server_forwards_to_node_and_pod(cluster, pod):
     assert cluster.kubectl("get", "--raw", path) == "xxxxxxx"
 
 
-def test_callers_need_an_identity_and_a_right(cluster, pod, eventually):
+def test_callers_need_an_identity_and_a_right(cluster, node, pod, eventually):
     """By token: without one, with an unknown one, without a right, and with it."""
     namespace = pod[1]
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
@@ -281,15 +281,17 @@ def test_callers_need_an_identity_and_a_right(cluster, pod, eventually):
     cluster.kubectl("create", "clusterrolebinding", namespace, "--clusterrole=reads-nodes", to)
     tokens = {name: cluster.kubectl("create", "token", name, *pod).strip() for name in ("reader", "stranger")}
     log = f"/containerLogs/{namespace}/web/engine"
+    # Not always 10250, which the node of another control plane may have.
+    port = cluster.get("node", node.name)["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
     # The API server acts by a new binding a moment later, and a node remembers for a while that it refused.
     reader = f"system:serviceaccount:{namespace}:reader"
     eventually(lambda: all(may_get(cluster, reader, each) for each in ("healthz", "proxy")))
-    assert [ask(log, token)[0] for token in ("", "unknown", tokens["stranger"])] == [401, 401, 403]
-    refused = ask("/healthz", tokens["stranger"])[1]
+    assert [ask(port, log, token)[0] for token in ("", "unknown", tokens["stranger"])] == [401, 401, 403]
+    refused = ask(port, "/healthz", tokens["stranger"])[1]
     assert f'user "system:serviceaccount:{namespace}:stranger" has no right to get nodes/healthz' in refused
-    assert ask("/healthz", tokens["reader"]) == (200, "ok")
-    assert ask(log, tokens["reader"]) == (200, "first\nsecond\n")
-    assert ask(f"/exec/{namespace}/web/engine?command=id&output=1", tokens["reader"])[0] == 403
+    assert ask(port, "/healthz", tokens["reader"]) == (200, "ok")
+    assert ask(port, log, tokens["reader"]) == (200, "first\nsecond\n")
+    assert ask(port, f"/exec/{namespace}/web/engine?command=id&output=1", tokens["reader"])[0] == 403
     cluster.kubectl("delete", "clusterrole/reads-nodes", f"clusterrolebinding/{namespace}")
 
 
@@ -302,9 +304,9 @@ def may_get(cluster, user, subresource):
     return json.loads(reviewed)["status"].get("allowed", False)
 
 
-def ask(path, token):
+def ask(port, path, token):
     """A request to the node itself."""
-    command = ["curl", "-sk", "-w", "\\n%{http_code}", f"https://10.244.0.1:10250{path}"]
+    command = ["curl", "-sk", "-w", "\\n%{http_code}", f"https://10.244.0.1:{port}{path}"]
     command += ["-H", f"Authorization: Bearer {token}"] if token else []
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     body, _, status = done.stdout.rpartition("\n")
