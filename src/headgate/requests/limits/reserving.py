@@ -61,7 +61,8 @@ def settle(life: Life, reservation: Reservation, now: float) -> None:
     if not account.bytes_out or account.upstream_status >= 400:
         reservation.settle(0, 0, now)
         return
-    if usage is not None and account.outcome == SERVED and life.received.is_one_response:
+    # Counts of a session are complete only up to its last response that was booked.
+    if usage is not None and account.outcome == SERVED and reservation.booked is None:
         answer = usage.completion
     else:
         expected, is_stream = reservation.output_tokens, life.decision.stream
