@@ -63,7 +63,18 @@ async def until(holds) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_each_name_has_its_certificate(gateway, secure, issuing):
+@pytest.fixture
+def s_client(run_program):
+    """OpenSSL's client, connected to a gateway: its exit code and output."""
+
+    async def run(secured, *arguments: str) -> tuple[int, str]:
+        address = f"127.0.0.1:{secured.port}"
+        return await run_program("openssl", "s_client", "-connect", address, *arguments)
+
+    return run
+
+
+async def test_each_name_has_its_certificate(gateway, secure, issuing, s_client):
     """Wildcards too; for any other name, and without one, it is the first."""
     files = [
         issuing.issue("a.example", as_="a"),
@@ -79,26 +90,9 @@ async def test_each_name_has_its_certificate(gateway, secure, issuing):
     names = {"a.example": first, "B.example": second, "www.b.example": second, "c.example": first}
     for name, wanted in names.items():
         assert await fingerprint(secured, name) == wanted, name
-    code, output = await _s_client(secured, "-noservername")
+    code, output = await s_client(secured, "-noservername")
     assert code == 0
     assert "CN = a.example" in output
-
-
-async def _s_client(secured, *arguments: str):
-    from subprocess import DEVNULL, PIPE, STDOUT
-
-    process = await asyncio.create_subprocess_exec(
-        "openssl", "s_client", "-connect", f"127.0.0.1:{secured.port}", *arguments,
-        stdin=DEVNULL, stdout=PIPE, stderr=STDOUT,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(20.0):
-            output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode, output.decode(errors="replace")
 
 
 async def test_files_that_change_are_served(followed, issuing):
@@ -169,19 +163,19 @@ async def test_metrics_tell_when_certificates_expire(followed, gateway, issuing)
     assert gateway.metric(name, source=str(files.cert)) == ends
 
 
-async def test_versions_and_ciphers_are_modern(gateway, secure, issuing):
+async def test_versions_and_ciphers_are_modern(gateway, secure, issuing, s_client):
     """TLS 1.2 with forward secrecy, and TLS 1.3; a setting allows only the latter."""
     secured = await secure(gateway)
     for version in ("-tls1_2", "-tls1_3"):
-        code, output = await _s_client(secured, version)
+        code, output = await s_client(secured, version)
         assert code == 0, output
     for ciphers in ("AES128-SHA", "AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-SHA"):
-        code, output = await _s_client(secured, "-tls1_2", "-cipher", ciphers)
+        code, output = await s_client(secured, "-tls1_2", "-cipher", ciphers)
         assert code != 0, output
-    assert (await _s_client(secured, "-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"))[0] != 0
+    assert (await s_client(secured, "-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"))[0] != 0
     newest = await secure(gateway, min_version="1.3")
-    assert (await _s_client(newest, "-tls1_2"))[0] != 0
-    assert (await _s_client(newest, "-tls1_3"))[0] == 0
+    assert (await s_client(newest, "-tls1_2"))[0] != 0
+    assert (await s_client(newest, "-tls1_3"))[0] == 0
 
 
 @pytest.mark.parametrize("name", ["cert_files", "key_files", "client_ca_file"])
