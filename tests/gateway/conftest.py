@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 import pytest
 import uvloop
 
-from headgate import api, loop_turns, routing
+from headgate import api, fleet, loop_turns, routing
 from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.shell import Shell
+from headgate.observe.endpoint_requests import UNANSWERED_S
 from headgate.telemetry import LineLog, Registry
 
 PATIENCE_S = 30.0
@@ -382,6 +383,11 @@ class Gateway:
         self._ahead_s += seconds
         loop = asyncio.get_running_loop()
         self.shell.services.now = lambda: loop.time() + self._ahead_s
+
+    def is_asking(self, load: fleet.EndpointState) -> bool:
+        """Whether its query of an endpoint is open, which is without a response as soon as the clock has
+        moved."""
+        return self.shell.scraper.watch(load).is_unanswered(self.shell.now() + UNANSWERED_S)
 
     async def idle(self) -> None:
         """Waits until no request is in flight, and checks that the books are in order."""

@@ -60,10 +60,9 @@ def start(split, handed_over, eventually):
     return make
 
 
-def is_asking(some, endpoint):
-    """Whether a query of the gateway is open, which is without a response as soon as the clock has moved."""
-    watch = some.gateway.shell.scraper.watch(some.load(endpoint))
-    return watch.is_unanswered(some.gateway.shell.now() + UNANSWERED_S)
+def is_asking(some):
+    """Whether a query of the first endpoint that prefills is open."""
+    return some.gateway.is_asking(some.load(some.prefill[0]))
 
 
 async def test_another_prefills(start, chat, eventually):
@@ -71,7 +70,7 @@ async def test_another_prefills(start, chat, eventually):
     some, (stopped, other, _) = await start("nixl")
     stopped.is_stopped = True
     asking = asyncio.create_task(some.gateway.ask(chat()))
-    await eventually(lambda: stopped.requests and is_asking(some, some.prefill[0]))
+    await eventually(lambda: stopped.requests and is_asking(some))
     some.gateway.move(UNANSWERED_S)
     await asyncio.sleep(0.1)
     assert not asking.done()
@@ -91,7 +90,7 @@ async def test_a_pair_that_is_asked_at_once_is_asked_anew(start, chat, eventuall
     decode.serve = lambda call: None
     stopped.is_stopped = True
     asking = asyncio.create_task(some.gateway.ask(chat()))
-    await eventually(lambda: stopped.requests and decode.requests and is_asking(some, some.prefill[0]))
+    await eventually(lambda: stopped.requests and decode.requests and is_asking(some))
     decode.serve = lambda call: call.answer(b"{}")
     some.gateway.move(LONG_S)
     assert (await asking).status == 200
@@ -104,7 +103,7 @@ async def test_who_answers_questions_is_only_slow(start, chat, eventually):
     some, (slow, other, _) = await start("nixl")
     serve, slow.serve = slow.serve, lambda call: None
     asking = asyncio.create_task(some.gateway.ask(chat()))
-    await eventually(lambda: slow.requests and not is_asking(some, some.prefill[0]))
+    await eventually(lambda: slow.requests and not is_asking(some))
     some.gateway.move(5 * LONG_S)
     await asyncio.sleep(0.5)
     serve(slow.requests[0])
@@ -117,7 +116,7 @@ async def test_without_a_retry_to_spare_it_goes_on_waiting(start, chat, eventual
     some, (stopped, other, _) = await start("nixl", attempts=0)
     stopped.is_stopped = True
     asking = asyncio.create_task(some.gateway.ask(chat()))
-    await eventually(lambda: stopped.requests and is_asking(some, some.prefill[0]))
+    await eventually(lambda: stopped.requests and is_asking(some))
     some.gateway.move(LONG_S)
     await eventually(lambda: some.gateway.metric("headgate_gateway_ejections_total", reason="hang"))
     stopped.serve(stopped.requests[0])

@@ -80,11 +80,6 @@ def know_silences(gateway, seconds=0.1, count=50):
     return pool
 
 
-def is_asking(gateway, load):
-    """Whether a query of the gateway is open, which is without a response as soon as the clock has moved."""
-    return gateway.shell.scraper.watch(load).is_unanswered(gateway.shell.now() + UNANSWERED_S)
-
-
 async def start(start_looking, start_endpoint, eventually, engines, **settings):
     """A gateway that has heard of all of them."""
     gateway = await start_looking(
@@ -103,7 +98,7 @@ async def test_its_requests_go_elsewhere(start_looking, start_endpoint, eventual
     gateway, pool = await start(start_looking, start_endpoint, eventually, engines)
     engines[0].is_stopped = True
     asking = asyncio.create_task(gateway.ask({"model": "m", "stream": stream}))
-    await eventually(lambda: engines[0].requests and is_asking(gateway, pool.loads[0]))
+    await eventually(lambda: engines[0].requests and gateway.is_asking(pool.loads[0]))
     gateway.move(UNANSWERED_S)
     await asyncio.sleep(0.1)
     assert not asking.done()
@@ -124,7 +119,7 @@ async def test_requests_with_a_part_of_a_response_stay(start_looking, start_endp
     await eventually(lambda: engines[0].requests)
     engines[0].requests[0].write(b"HTTP/1.1 200")
     await asyncio.sleep(0.1)
-    await eventually(lambda: is_asking(gateway, pool.loads[0]))
+    await eventually(lambda: gateway.is_asking(pool.loads[0]))
     gateway.move(LONG_S)
     await eventually(lambda: pool.loads[0].ejection.count)
     engines[0].requests[0].write(b" OK\r\ncontent-length: 5\r\n\r\nafter")
@@ -152,7 +147,7 @@ async def test_a_stopped_process(start_looking, start_endpoint, eventually):
         os.kill(process.pid, signal.SIGSTOP)
         await eventually(lambda: _state_of(process.pid) == "T")
         asking = asyncio.create_task(gateway.ask())
-        await eventually(lambda: pool.loads[0].requests and is_asking(gateway, pool.loads[0]))
+        await eventually(lambda: pool.loads[0].requests and gateway.is_asking(pool.loads[0]))
         gateway.move(LONG_S)
         assert (await asking).body == b"yes"
     finally:
@@ -165,7 +160,7 @@ async def test_a_process_that_is_stopped_for_long(start_looking, start_endpoint,
     engines = [Engine(), Engine()]
     gateway, pool = await start(start_looking, start_endpoint, eventually, engines)
     engines[0].is_stopped = True
-    await eventually(lambda: is_asking(gateway, pool.loads[0]))
+    await eventually(lambda: gateway.is_asking(pool.loads[0]))
     gateway.move(600)
     asking = asyncio.create_task(gateway.ask())
     await eventually(lambda: engines[0].requests)
@@ -181,7 +176,7 @@ async def test_who_answers_questions_is_only_slow(start_looking, start_endpoint,
     gateway, pool = await start(start_looking, start_endpoint, eventually, engines)
     engines[0].holds_requests = True
     asking = asyncio.create_task(gateway.ask())
-    await eventually(lambda: engines[0].requests and not is_asking(gateway, pool.loads[0]))
+    await eventually(lambda: engines[0].requests and not gateway.is_asking(pool.loads[0]))
     gateway.move(5 * LONG_S)
     await asyncio.sleep(0.5)
     engines[0].requests[0].answer(b"late")
@@ -196,7 +191,7 @@ async def test_silence_of_all_tells_nothing(start_looking, start_endpoint, event
     for engine in engines:
         engine.is_stopped = True
     asking = asyncio.create_task(gateway.ask())
-    await eventually(lambda: engines[0].requests and all(is_asking(gateway, load) for load in pool.loads))
+    await eventually(lambda: engines[0].requests and all(map(gateway.is_asking, pool.loads)))
     gateway.move(LONG_S + 1)
     await asyncio.sleep(0.5)
     engines[0].requests[0].answer(b"late")
@@ -214,7 +209,7 @@ async def test_nothing_is_sent_twice_once_a_byte_came(start_looking, start_endpo
     engines[0].requests[0].write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
     await asyncio.sleep(0.05)
     engines[0].is_stopped = True
-    await eventually(lambda: is_asking(gateway, pool.loads[0]))
+    await eventually(lambda: gateway.is_asking(pool.loads[0]))
     gateway.move(5 * LONG_S)
     await asyncio.sleep(0.5)
     engines[0].requests[0].write(b"late")
@@ -230,7 +225,7 @@ async def test_before_enough_is_known_it_takes_as_long_as_a_hang(start_looking, 
     await eventually(lambda: all(gateway.shell.scraper.watch(load).heard_at > 0 for load in pool.loads))
     engines[0].is_stopped = True
     asking = asyncio.create_task(gateway.ask())
-    await eventually(lambda: engines[0].requests and is_asking(gateway, pool.loads[0]))
+    await eventually(lambda: engines[0].requests and gateway.is_asking(pool.loads[0]))
     gateway.move(10)
     await asyncio.sleep(0.5)
     assert not asking.done()
@@ -244,7 +239,7 @@ async def test_without_a_retry_to_spare_it_goes_on_waiting(start_looking, start_
     gateway, pool = await start(start_looking, start_endpoint, eventually, engines, endpoints_retries=0)
     engines[0].is_stopped = True
     asking = asyncio.create_task(gateway.ask())
-    await eventually(lambda: engines[0].requests and is_asking(gateway, pool.loads[0]))
+    await eventually(lambda: engines[0].requests and gateway.is_asking(pool.loads[0]))
     gateway.move(LONG_S)
     await eventually(lambda: gateway.metric("headgate_gateway_ejections_total", reason="hang"))
     engines[0].requests[0].answer(b"late")
