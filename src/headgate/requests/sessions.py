@@ -170,6 +170,7 @@ class SessionBody(ReceivedBody):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.tail = self._responses = SessionTail()
+        """The same, by the type that counts pieces: mypyc lets no subclass narrow a member."""
 
     def forget(self, path: str) -> None:
         super().forget(path)

@@ -90,6 +90,7 @@ class Followed:
         self._awaited: set[cluster.Informer[Any]] = set()
         """Those that a pass has waited for."""
         self._waits: dict[cluster.Informer[Any], asyncio.Task[None]] = {}
+        """The waits of the present pass; one is cancelled when nobody refers to its ConfigMap any more."""
 
     def variants(self) -> Sequence[api.VariantAutoscaling]:
         """Those that are not being deleted."""
